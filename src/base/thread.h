@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Starting threads: every thread of the supervisor blocks all signals, so that a storm of them
+ * only ever reaches the thread that reads them from a signalfd.
+ */
+#ifndef USWAP_BASE_THREAD_H
+#define USWAP_BASE_THREAD_H
+
+#include <pthread.h>
+
+#include "base/util.h"
+
+struct us_thread {
+	pthread_t id;
+	bool running;
+	void (*fn)(void *arg);
+	void *arg;
+	char name[16];
+};
+
+/*
+ * Starts fn(arg) in a thread called name (at most 15 bytes). cpu >= 0 pins it there.
+ * Returns 0 or -errno. t must outlive the thread.
+ */
+int us_thread_start(struct us_thread *t, const char *name, int cpu, void (*fn)(void *), void *arg)
+	__must_check;
+/* Waits for the thread's end; harmless if it was never started. */
+void us_thread_join(struct us_thread *t);
+
+#endif

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The supervisor of a job: processes, lifetime, control socket, exports. No page policy.
+ *
+ * super_run() is called by `uswap run` in a process that has nothing else to do: it forks the
+ * supervisor, starts the command and returns the status to exit with.
+ */
+#ifndef USWAP_SUPER_SUPER_H
+#define USWAP_SUPER_SUPER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/util.h"
+#include "dev/dev.h"
+
+#define SUPER_EXIT_FAILURE 125 /* uswap's own failure; 126, 127 as env(1) */
+#define SUPER_MAX_SWAPS 32
+#define SUPER_MIN_RAM MIB(16) /* below this nothing runs: said so by `run` */
+
+struct swap_spec {
+	enum { SWAP_SPEC_ZRAM, SWAP_SPEC_FILE } type;
+	int prio; /* -1: none given */
+	uint64_t bytes; /* 0: none given */
+	char path[4096];
+	bool force, keep;
+	enum dev_codec codec;
+	int level;
+	/* Hidden keys for tests, see tests/README.md. */
+	bool has_fault, has_delay, no_io_uring, no_direct;
+	struct fault_config fault;
+	struct delay_config delay;
+};
+
+struct run_config {
+	uint64_t ram_bytes; /* resolved: never 0 */
+	struct swap_spec swap[SUPER_MAX_SWAPS];
+	unsigned int nr_swaps; /* 0: the defaults */
+	int order;	       /* 0..9, or -1: auto */
+	bool strict;
+	int verbose;	       /* -1 quiet, 0, 1 (-v) */
+	const char *report_path; /* NULL: none */
+	char *const *argv;     /* the command, NULL-terminated */
+	/* test modes, from the environment USWAP_TEST (test builds only) */
+	bool evict_all; /* evict everything as fast as possible, whatever the budget */
+};
+
+/* Exit status as env(1). Errors have been printed. */
+int super_run(const struct run_config *cfg);
+
+/*
+ * The directory of run-time files of this user's jobs: /run/uswap for root, else
+ * $XDG_RUNTIME_DIR/uswap, else /tmp/uswap-UID. Writes it to buf; does not create it.
+ */
+void super_rundir(char *buf, size_t len);
+
+#endif

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Where an evicted folio lives: entries, the swap cache, the devices in order of priority.
+ *
+ * An *entry* (swp_t) is a reference-counted handle that names one swapped folio of 2^order pages,
+ * whatever holds it:
+ *   CACHED   its raw content is in a buffer of the swap cache, not yet written (second chance)
+ *   FILLED   every 8-byte word of it has one value; nothing is stored
+ *   DEVICE   at a slot of a device
+ *   LOST     the content is gone (a device failed while nothing else had it); loads give -EIO
+ * Tables of spaces hold (entry, page within the folio), never slots; each such word owns one
+ * reference. A new entry starts with one reference, the creator's.
+ *
+ * Not its job: which page leaves and when (src/reclaim), whose address it is (src/mm).
+ *
+ * Locking: everything here is callable from any thread with RANK_SPACE or lower held, except
+ *   swap_writeout() and swap_destroy(), which the reclaim thread calls with no lock held.
+ * Context: nothing uses malloc after swap_create(). swap_load() and swap_put() do not block on I/O.
+ */
+#ifndef USWAP_SWAP_SWAP_H
+#define USWAP_SWAP_SWAP_H
+
+#include "base/hash.h"
+#include "base/util.h"
+#include "dev/dev.h"
+
+typedef uint32_t swp_t; /* 0: none */
+
+struct swap;
+
+struct swap_config {
+	uint64_t cache_bytes;	/* most that the swap cache may hold, raw; >= 4 MiB */
+	uint32_t max_entries;	/* 0: 2^28 (address space only) */
+};
+
+struct swap *swap_create(const struct swap_config *cfg, int *err);
+/* Frees all devices too. No load or write may be in flight. Takes NULL. */
+void swap_destroy(struct swap *s);
+
+/* Adds a device, which swap owns from now on. prio -1..32767; higher first. 0 or -errno. */
+int swap_on(struct swap *s, struct dev *d, int prio) __must_check;
+
+/* ---- into the cache ---- */
+
+/*
+ * A new CACHED entry of the given order, in state "being filled": its buffer is the caller's to
+ * write until swap_seal(). *buf is page aligned. -ENOBUFS: the cache is full (write out first);
+ * -ENOMEM: no entry left.
+ */
+int swap_new(struct swap *s, unsigned int order, swp_t *e, void **buf) __must_check;
+
+/*
+ * The buffer is complete. Recognises content: same-filled becomes FILLED; content equal (by hash)
+ * to another live entry of the same order returns that entry instead. The result, in *out, bears
+ * one creator's reference which the caller must swap_put() when its words are set; if *out != e
+ * then e keeps the references that others took meanwhile (and stays valid, its own content kept),
+ * and the creator's reference on e has been dropped.
+ */
+void swap_seal(struct swap *s, swp_t e, swp_t *out);
+
+/* Gives up an entry that was never sealed and that nobody else refers to. */
+void swap_abandon(struct swap *s, swp_t e);
+
+/* ---- references ---- */
+
+void swap_get(struct swap *s, swp_t e, uint32_t n);
+/* Drops n references; at zero the content is freed. Never blocks on I/O. */
+void swap_put(struct swap *s, swp_t e, uint32_t n);
+unsigned int swap_order(struct swap *s, swp_t e);
+
+/*
+ * May the resident copy keep its reference, so that an unchanged eviction costs nothing? False for
+ * content in memory (it would be held twice) and when the device is over half full.
+ */
+bool swap_keep_copy(struct swap *s, swp_t e);
+
+/* ---- back ---- */
+
+struct swap_load {
+	swp_t entry;
+	void *buf; /* 2^order pages, page aligned; the caller's */
+	/* Called once, perhaps inside swap_load(), from any thread, without locks of src/swap. */
+	void (*done)(struct swap_load *l);
+	void *priv;
+	/*
+	 * 0; -EIO (device) ; -EBADMSG (hash mismatch: content is wrong); -EAGAIN (the entry is still
+	 * being filled: ask again once it is sealed).
+	 */
+	int result;
+	/* private */
+	struct swap *swap;
+	struct dev_io io;
+	uint64_t start_ns;
+};
+
+/*
+ * Loads the whole folio, checks its hash, calls done. The load holds a reference of its own until
+ * done has returned. From CACHED it copies, and marks the folio as referenced.
+ */
+void swap_load(struct swap *s, struct swap_load *l);
+/* True when a load would complete inside the call (CACHED, FILLED, or a device in memory). */
+bool swap_load_is_fast(struct swap *s, swp_t e);
+
+/* ---- out of the cache ---- */
+
+/*
+ * Writes cached folios, oldest first, until about nr_pages pages have left the cache (written or
+ * found unreferenced) and waits for these writes. Returns the number of pages that left the cache;
+ * -ENOSPC if nothing could be written because no device takes any folio that is there (all full,
+ * or incompressible with only compressing devices). A folio that no device takes stays CACHED and
+ * goes to the tail.
+ */
+int64_t swap_writeout(struct swap *s, uint64_t nr_pages);
+
+/* ---- figures ---- */
+
+struct swap_usage {
+	uint64_t cached_bytes;	 /* raw folios in the cache */
+	uint64_t pool_bytes;	 /* memory of in-memory devices */
+	uint64_t metadata_bytes; /* entries, indexes, clusters, devices' tables */
+	uint64_t swapped_pages;	 /* pages named by live entries other than CACHED, once per entry */
+	uint64_t nr_entries;
+};
+void swap_usage(struct swap *s, struct swap_usage *u);
+/* Pages that devices can still take in, as far as known (growing files by what they may become). */
+uint64_t swap_free_pages(struct swap *s);
+
+struct swap_dev_info {
+	const char *name, *type;
+	int prio;
+	uint64_t size_bytes; /* usable (a growing file: what it is now) */
+	uint64_t used_bytes, peak_bytes;
+	bool full;
+	uint64_t errors, stored_bytes, compressed_bytes; /* raw bytes of content; bytes they take */
+};
+unsigned int swap_nr_devs(struct swap *s);
+void swap_dev_info(struct swap *s, unsigned int i, struct swap_dev_info *info);
+
+/* Walks every invariant; aborts with a message. Call with nothing in flight. */
+void swap_check(struct swap *s);
+/* "entry 17: DEVICE file0 slot 512 order 4 refs 16". Returns buf. */
+char *swap_entry_to_text(struct swap *s, swp_t e, char *buf, size_t len);
+
+#endif

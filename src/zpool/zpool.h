@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A pool of variable-size objects (compressed folios) in memory, packed by size class.
+ *
+ * Not its job: what an object means, compression, limits (the caller counts zpool_bytes()).
+ *
+ * Locking: internal (RANK_ZPOOL); any thread. zpool_map() needs no lock: an object does not move
+ *   while its handle is live, and the caller keeps it live.
+ * Context: never uses malloc; may call mmap/madvise. zpool_alloc() returns 0 when out of memory.
+ */
+#ifndef USWAP_ZPOOL_ZPOOL_H
+#define USWAP_ZPOOL_ZPOOL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/util.h"
+
+#define ZPOOL_MAX_OBJ (64u << 10) /* largest object, bytes */
+
+struct zpool;
+
+/* max_bytes bounds the address space of the pool (reserved, not touched). NULL on ENOMEM. */
+struct zpool *zpool_create(uint64_t max_bytes);
+void zpool_destroy(struct zpool *zp); /* takes NULL */
+/* A handle for 1..ZPOOL_MAX_OBJ bytes; never 0 unless it failed. */
+uint32_t zpool_alloc(struct zpool *zp, size_t bytes);
+void zpool_free(struct zpool *zp, uint32_t handle);
+void *zpool_map(struct zpool *zp, uint32_t handle);
+/* Memory really in use: pages of the pool that are touched, plus its tables. */
+uint64_t zpool_bytes(struct zpool *zp);
+/* Sum of the sizes asked for by live objects. */
+uint64_t zpool_stored_bytes(struct zpool *zp);
+/* The part of zpool_bytes() that is tables. */
+uint64_t zpool_metadata_bytes(struct zpool *zp);
+/* Walks every invariant; aborts with a message on a broken one. For tests and debug level 3. */
+void zpool_check(struct zpool *zp);
+
+#endif
