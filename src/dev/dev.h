@@ -38,9 +38,10 @@ struct dev_io {
 	/* nr_pages * 4096 bytes, page aligned. A write never changes it. */
 	void *buf;
 	/*
-	 * 0, or -errno: -EIO; -ENOSPC (file system full, nothing stored); -E2BIG (zram: does not
-	 * compress, nothing stored); -ENOMEM (no room in memory, nothing stored).
-	 * Partial transfers are the device's to finish.
+	 * 0, or -errno: -EIO (also: a read of a slot that holds nothing); -ENOSPC (file system
+	 * full, nothing stored); -E2BIG (zram: does not compress, nothing stored); -ENOMEM (no room
+	 * in memory, nothing stored); -EINVAL (slots that do not exist). After a failed write its
+	 * slots hold nothing. Partial transfers are the device's to finish.
 	 */
 	int result;
 	uint32_t stored_bytes; /* writes: bytes that the content takes on the device */
@@ -151,7 +152,10 @@ struct delay_config {
 /* Owns below; a thread of its own completes ios later. */
 struct dev *dev_delay_create(struct dev *below, const struct delay_config *cfg, int *err);
 
-/* Memory without compression, for unit tests of upper layers: max nr_slots pages. */
+/*
+ * Memory without compression, for unit tests of upper layers: max nr_slots pages. It stands for a
+ * disk, so DEV_IN_MEMORY is not set; each io completes inside submit.
+ */
 struct dev *dev_ram_create(uint32_t nr_slots, int *err);
 
 #endif

@@ -16,7 +16,7 @@
 
 #include "base/util.h"
 
-#define ZPOOL_MAX_OBJ (64u << 10) /* largest object, bytes */
+#define ZPOOL_MAX_OBJ ((64u << 10) + 64) /* largest object, bytes: 64 KiB and a header */
 
 struct zpool;
 
@@ -26,7 +26,10 @@ void zpool_destroy(struct zpool *zp); /* takes NULL */
 /* A handle for 1..ZPOOL_MAX_OBJ bytes; never 0 unless it failed. */
 uint32_t zpool_alloc(struct zpool *zp, size_t bytes);
 void zpool_free(struct zpool *zp, uint32_t handle);
+/* The object's bytes, aligned to 8. */
 void *zpool_map(struct zpool *zp, uint32_t handle);
+/* The size that was asked for. Needs no lock, like zpool_map(). */
+size_t zpool_size(struct zpool *zp, uint32_t handle);
 /* Memory really in use: pages of the pool that are touched, plus its tables. */
 uint64_t zpool_bytes(struct zpool *zp);
 /* Sum of the sizes asked for by live objects. */

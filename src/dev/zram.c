@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Compressed memory. A folio is cut into chunks of up to 16 pages; each becomes one object of the
+ * zpool. The table has the object's handle for every slot, so any part of a folio can be read or
+ * freed alone; a chunk of several pages counts the slots that still need it.
+ *
+ * An object is a small header and the compressed bytes; zpool_size() gives the length. A chunk
+ * that does not compress is kept as it is when the folio as a whole shrinks enough.
+ *
+ * Locking: a slot's entry in the table belongs to the io that names the slot (see dev.h). The
+ * count of slots in a shared object is atomic, since slots may be freed by several threads.
+ */
+#include "dev/dev_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "dev/codec.h"
+#include "zpool/zpool.h"
+
+#define CHUNK_PAGES (CODEC_CHUNK_BYTES >> PAGE_SHIFT)
+#define KIND_PAGES 0x1fu
+#define KIND_RAW 0x80u
+
+/* The table is touched in pages of this many slots. */
+#define TABLE_PAGE_SLOTS (PAGE_SIZE / sizeof(uint32_t))
+
+/* A chunk of one page has only the first byte of this. */
+struct chunk_head {
+	uint8_t kind; /* pages in the chunk, KIND_RAW */
+	uint8_t live; /* slots that hold it; atomic */
+	uint16_t unused;
+	uint32_t slot; /* of the first page */
+};
+
+struct zram {
+	struct dev d;
+	struct zpool *pool;
+	struct codec_pool codec;
+	uint32_t *table; /* handles; 0 = nothing stored */
+	struct dev_slot_map table_touched; /* a bit a page of the table */
+	_Atomic uint64_t table_pages;
+};
+
+/* Progress of one write. */
+struct store {
+	struct codec_ctx *ctx;
+	size_t room;		/* bytes that the rest of the folio may take */
+	unsigned int may_raw;	/* chunks that may still be kept uncompressed */
+	size_t stored;
+};
+
+static _Atomic unsigned int nr_created;
+
+static struct zram *to_zram(struct dev *d)
+{
+	return container_of(d, struct zram, d);
+}
+
+static size_t head_bytes(uint32_t nr_pages)
+{
+	return nr_pages == 1 ? 1 : sizeof(struct chunk_head);
+}
+
+/* ---- freeing ---- */
+
+/* nr slots no longer refer to the object. */
+static void object_put(struct zram *z, uint32_t handle, uint32_t nr)
+{
+	struct chunk_head *h = zpool_map(z->pool, handle);
+	uint64_t bytes;
+
+	if ((h->kind & KIND_PAGES) > 1 &&
+	    __atomic_sub_fetch(&h->live, (uint8_t)nr, __ATOMIC_ACQ_REL) != 0)
+		return;
+	bytes = zpool_size(z->pool, handle);
+	zpool_free(z->pool, handle);
+	atomic_fetch_sub_explicit(&z->d.stored_bytes, bytes, memory_order_relaxed);
+}
+
+static void zram_free_slots(struct dev *d, uint32_t slot, uint32_t nr)
+{
+	struct zram *z = to_zram(d);
+	uint32_t end = slot + nr;
+
+	while (slot < end) {
+		uint32_t handle = z->table[slot], n = 0;
+
+		if (!handle) {
+			slot++;
+			continue;
+		}
+		for (; slot < end && z->table[slot] == handle; slot++, n++)
+			z->table[slot] = 0;
+		object_put(z, handle, n);
+		atomic_fetch_sub_explicit(&d->stored_pages, n, memory_order_relaxed);
+	}
+}
+
+/* ---- writing ---- */
+
+static void table_set(struct zram *z, uint32_t slot, uint32_t nr, uint32_t handle)
+{
+	uint32_t first = slot / TABLE_PAGE_SLOTS, last = (slot + nr - 1) / TABLE_PAGE_SLOTS;
+
+	if (!dev_slot_map_all(&z->table_touched, first, last - first + 1))
+		atomic_fetch_add_explicit(
+			&z->table_pages,
+			dev_slot_map_set(&z->table_touched, first, last - first + 1, true),
+			memory_order_relaxed);
+	for (uint32_t i = 0; i < nr; i++)
+		z->table[slot + i] = handle;
+}
+
+static int chunk_write(struct zram *z, struct store *s, uint32_t slot, uint32_t nr,
+		       const char *src)
+{
+	size_t head = head_bytes(nr), bytes = (size_t)nr << PAGE_SHIFT, len = 0;
+	size_t room = MIN(s->room, bytes);
+	struct chunk_head h = {.kind = (uint8_t)nr, .live = (uint8_t)nr, .slot = slot};
+	const char *from = s->ctx->buf;
+	uint32_t handle;
+	char *obj;
+
+	if (room > head)
+		len = codec_compress(&z->codec, s->ctx, src, bytes, s->ctx->buf, room - head);
+	if (!len) {
+		if (!s->may_raw || s->room < head + bytes)
+			return -E2BIG;
+		s->may_raw--;
+		h.kind |= KIND_RAW;
+		from = src;
+		len = bytes;
+	}
+	handle = zpool_alloc(z->pool, head + len);
+	if (!handle)
+		return -ENOMEM;
+	obj = zpool_map(z->pool, handle);
+	memcpy(obj, &h, head);
+	memcpy(obj + head, from, len);
+	table_set(z, slot, nr, handle);
+	s->room -= head + len;
+	s->stored += head + len;
+	atomic_fetch_add_explicit(&z->d.stored_pages, nr, memory_order_relaxed);
+	atomic_fetch_add_explicit(&z->d.stored_bytes, head + len, memory_order_relaxed);
+	return 0;
+}
+
+static int zram_write(struct zram *z, struct dev_io *io)
+{
+	size_t bytes = (size_t)io->nr_pages << PAGE_SHIFT;
+	uint32_t chunks = (io->nr_pages + CHUNK_PAGES - 1) / CHUNK_PAGES;
+	struct store s = {
+		.room = io->flags & DEV_IO_LAST ? bytes / 16 * 15 : bytes / 4 * 3,
+		/* Half noise is probably all noise: do not store most of it to find out. */
+		.may_raw = io->flags & DEV_IO_LAST ? chunks : chunks / 2,
+	};
+	int r = 0;
+
+	zram_free_slots(&z->d, io->slot, io->nr_pages);
+	s.ctx = codec_get(&z->codec);
+	for (uint32_t at = 0; at < io->nr_pages && !r; at += CHUNK_PAGES)
+		r = chunk_write(z, &s, io->slot + at, MIN(CHUNK_PAGES, io->nr_pages - at),
+				(const char *)io->buf + ((size_t)at << PAGE_SHIFT));
+	codec_put(&z->codec, s.ctx);
+	if (r)
+		zram_free_slots(&z->d, io->slot, io->nr_pages);
+	else
+		io->stored_bytes = (uint32_t)s.stored;
+	return r;
+}
+
+/* ---- reading ---- */
+
+/*
+ * A view of the object that slot holds, taken with suspicion: its memory may have been
+ * overwritten, which must end in -EIO, not in a crash.
+ */
+struct chunk {
+	const char *data;
+	size_t len;
+	uint32_t nr_pages, skip; /* pages of the chunk before slot */
+	bool raw;
+};
+
+static bool chunk_open(struct zram *z, uint32_t slot, struct chunk *c)
+{
+	uint32_t handle = z->table[slot];
+	struct chunk_head h = {0};
+	size_t size, head;
+	uint8_t kind;
+
+	if (!handle)
+		return false;
+	size = zpool_size(z->pool, handle);
+	c->data = zpool_map(z->pool, handle);
+	kind = (uint8_t)c->data[0];
+	c->raw = kind & KIND_RAW;
+	c->nr_pages = kind & KIND_PAGES;
+	if (!c->nr_pages || c->nr_pages > CHUNK_PAGES)
+		return false;
+	head = head_bytes(c->nr_pages);
+	if (size <= head)
+		return false;
+	c->skip = 0;
+	if (c->nr_pages > 1) {
+		memcpy(&h.slot, c->data + offsetof(struct chunk_head, slot), sizeof(h.slot));
+		c->skip = slot - h.slot;
+	}
+	c->data += head;
+	c->len = size - head;
+	return c->skip < c->nr_pages &&
+	       (!c->raw || c->len == (size_t)c->nr_pages << PAGE_SHIFT);
+}
+
+/* Part of a chunk: by way of a context's buffer. */
+static bool chunk_read_part(struct zram *z, const struct chunk *c, uint32_t nr, char *dst)
+{
+	struct codec_ctx *ctx = codec_get(&z->codec);
+	bool ok = codec_decompress(&z->codec, ctx, c->data, c->len, ctx->buf,
+				   (size_t)c->nr_pages << PAGE_SHIFT);
+
+	if (ok)
+		memcpy(dst, ctx->buf + ((size_t)c->skip << PAGE_SHIFT), (size_t)nr << PAGE_SHIFT);
+	codec_put(&z->codec, ctx);
+	return ok;
+}
+
+static bool chunk_read_whole(struct zram *z, const struct chunk *c, char *dst)
+{
+	bool need = codec_needs_ctx(&z->codec);
+	struct codec_ctx *ctx = need ? codec_get(&z->codec) : NULL;
+	bool ok = codec_decompress(&z->codec, ctx, c->data, c->len, dst,
+				   (size_t)c->nr_pages << PAGE_SHIFT);
+
+	if (need)
+		codec_put(&z->codec, ctx);
+	return ok;
+}
+
+static int zram_read(struct zram *z, struct dev_io *io)
+{
+	uint32_t at = 0;
+
+	while (at < io->nr_pages) {
+		char *dst = (char *)io->buf + ((size_t)at << PAGE_SHIFT);
+		uint32_t slot = io->slot + at, nr;
+		struct chunk c;
+		bool ok;
+
+		if (!chunk_open(z, slot, &c))
+			return -EIO;
+		nr = MIN(c.nr_pages - c.skip, io->nr_pages - at);
+		for (uint32_t i = 1; i < nr; i++)
+			if (z->table[slot + i] != z->table[slot])
+				return -EIO;
+		if (c.raw) {
+			memcpy(dst, c.data + ((size_t)c.skip << PAGE_SHIFT),
+			       (size_t)nr << PAGE_SHIFT);
+			ok = true;
+		} else if (nr == c.nr_pages) {
+			ok = chunk_read_whole(z, &c, dst);
+		} else {
+			ok = chunk_read_part(z, &c, nr, dst);
+		}
+		if (!ok)
+			return -EIO;
+		at += nr;
+	}
+	return 0;
+}
+
+static void zram_submit(struct dev *d, struct dev_io *io)
+{
+	struct zram *z = to_zram(d);
+
+	if (!dev_io_valid(d, io))
+		dev_io_end(d, io, -EINVAL);
+	else
+		dev_io_end(d, io, io->op == DEV_READ ? zram_read(z, io) : zram_write(z, io));
+}
+
+/* ---- the rest ---- */
+
+static uint64_t zram_memory_bytes(struct dev *d)
+{
+	struct zram *z = to_zram(d);
+	uint64_t all = zpool_bytes(z->pool), tables = zpool_metadata_bytes(z->pool);
+
+	return all > tables ? all - tables : 0;
+}
+
+static uint64_t zram_metadata_bytes(struct dev *d)
+{
+	struct zram *z = to_zram(d);
+
+	return (atomic_load_explicit(&z->table_pages, memory_order_relaxed) << PAGE_SHIFT) +
+	       zpool_metadata_bytes(z->pool) + codec_pool_bytes(&z->codec);
+}
+
+static size_t table_bytes(const struct zram *z)
+{
+	return (size_t)z->d.max_slots * sizeof(*z->table);
+}
+
+static void zram_destroy(struct dev *d)
+{
+	struct zram *z = to_zram(d);
+
+	zpool_destroy(z->pool);
+	codec_pool_deinit(&z->codec);
+	mem_release(z->table, table_bytes(z));
+	dev_slot_map_deinit(&z->table_touched);
+	free(z);
+}
+
+static const struct dev_ops zram_ops = {
+	.type = "zram",
+	.flags = DEV_IN_MEMORY,
+	.submit = zram_submit,
+	.free_slots = zram_free_slots,
+	.memory_bytes = zram_memory_bytes,
+	.metadata_bytes = zram_metadata_bytes,
+	.destroy = zram_destroy,
+};
+
+struct dev *dev_zram_create(const struct zram_config *cfg, int *err)
+{
+	uint64_t slots = cfg->bytes >> PAGE_SHIFT;
+	struct zram *z;
+
+	*err = -EINVAL;
+	if (slots < 2 || slots > UINT32_MAX)
+		return NULL;
+	*err = -ENOMEM;
+	z = calloc(1, sizeof(*z));
+	if (!z)
+		return NULL;
+	z->d.ops = &zram_ops;
+	z->d.max_slots = (uint32_t)slots;
+	atomic_init(&z->d.nr_slots, (uint32_t)slots);
+	*err = codec_pool_init(&z->codec, cfg->codec, cfg->level);
+	if (!*err)
+		*err = dev_slot_map_init(&z->table_touched,
+					 (uint32_t)(slots / TABLE_PAGE_SLOTS + 1));
+	if (!*err) {
+		z->table = mem_reserve(table_bytes(z));
+		/* Twice, and a run for each size: address space is cheap, and runs have holes. */
+		z->pool = zpool_create(2 * cfg->bytes + MIB(32));
+		if (!z->table || !z->pool)
+			*err = -ENOMEM;
+	}
+	if (*err) {
+		zram_destroy(&z->d);
+		return NULL;
+	}
+	snprintf(z->d.name, sizeof(z->d.name), "zram%u", atomic_fetch_add(&nr_created, 1));
+	return &z->d;
+}
