@@ -56,7 +56,12 @@ int swap_new(struct swap *s, unsigned int order, swp_t *e, void **buf) __must_ch
  * then e keeps the references that others took meanwhile (and stays valid, its own content kept),
  * and the creator's reference on e has been dropped.
  */
-void swap_seal(struct swap *s, swp_t e, swp_t *out);
+enum swap_sealed {
+	SWAP_SEALED_CACHED, /* *out == e, will be written */
+	SWAP_SEALED_FILLED, /* *out == e, nothing is stored; counted as swpout_zero */
+	SWAP_SEALED_EQUAL,  /* *out != e; the caller counts swpout_unchanged or swpout_shared */
+};
+enum swap_sealed swap_seal(struct swap *s, swp_t e, swp_t *out);
 
 /* Gives up an entry that was never sealed and that nobody else refers to. */
 void swap_abandon(struct swap *s, swp_t e);
@@ -111,6 +116,12 @@ bool swap_load_is_fast(struct swap *s, swp_t e);
  * goes to the tail.
  */
 int64_t swap_writeout(struct swap *s, uint64_t nr_pages);
+
+/*
+ * False when folios of that order are likely to find no aligned run on any device: make smaller
+ * ones. A folio that found none stays CACHED until one comes free.
+ */
+bool swap_order_ok(struct swap *s, unsigned int order);
 
 /* ---- figures ---- */
 

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT */
+#include "swap/dedup.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+LOCK_CLASS(dedup_class, "swap_dedup", RANK_DEDUP);
+
+#define DEDUP_MIN_BUCKETS 1024u
+
+int dedup_init(struct dedup *d, struct entry_table *t)
+{
+	d->table = t;
+	d->max_buckets = DEDUP_MIN_BUCKETS;
+	while (d->max_buckets < t->max_entries && d->max_buckets < 1u << 31)
+		d->max_buckets *= 2;
+	d->buckets = mem_reserve((size_t)d->max_buckets * sizeof(uint32_t));
+	if (!d->buckets)
+		return -ENOMEM;
+	us_mutex_init(&d->lock, &dedup_class);
+	d->nr_entries = 0;
+	d->nr_buckets = DEDUP_MIN_BUCKETS;
+	d->level = DEDUP_MIN_BUCKETS;
+	return 0;
+}
+
+void dedup_deinit(struct dedup *d)
+{
+	if (!d->buckets)
+		return;
+	mem_release(d->buckets, (size_t)d->max_buckets * sizeof(uint32_t));
+	d->buckets = NULL;
+	us_mutex_deinit(&d->lock);
+}
+
+uint64_t dedup_bytes(struct dedup *d)
+{
+	uint64_t n;
+
+	us_mutex_lock(&d->lock);
+	n = d->nr_buckets;
+	us_mutex_unlock(&d->lock);
+	return align_up(n * sizeof(uint32_t), PAGE_SIZE);
+}
+
+/* Buckets below the split point have been split in this round and are told apart by one bit more. */
+static uint32_t bucket_of(const struct dedup *d, const struct entry *p)
+{
+	uint32_t b = (uint32_t)(p->hash.lo & (d->level - 1));
+
+	if (b < d->nr_buckets - d->level)
+		b = (uint32_t)(p->hash.lo & (2ull * d->level - 1));
+	return b;
+}
+
+static void split_one_bucket(struct dedup *d)
+{
+	uint32_t from = d->nr_buckets - d->level;
+	uint32_t e = d->buckets[from];
+
+	if (d->nr_buckets == d->max_buckets)
+		return;
+	d->nr_buckets++;
+	d->buckets[from] = 0;
+	d->buckets[from + d->level] = 0;
+	while (e) {
+		struct entry *p = entry_of(d->table, e);
+		uint32_t next = p->chain;
+		uint32_t b = bucket_of(d, p);
+
+		p->chain = d->buckets[b];
+		d->buckets[b] = e;
+		e = next;
+	}
+	if (d->nr_buckets == 2 * d->level)
+		d->level *= 2;
+}
+
+swp_t dedup_find_or_insert(struct dedup *d, swp_t e)
+{
+	struct entry *p = entry_of(d->table, e);
+	uint32_t b;
+
+	us_mutex_lock(&d->lock);
+	b = bucket_of(d, p);
+	for (swp_t f = d->buckets[b]; f; f = entry_of(d->table, f)->chain) {
+		struct entry *q = entry_of(d->table, f);
+
+		if (q->order != p->order || !hash_equal(q->hash, p->hash) || !entry_try_get(q))
+			continue;
+		us_mutex_unlock(&d->lock);
+		return f;
+	}
+	p->chain = d->buckets[b];
+	d->buckets[b] = e;
+	p->indexed = 1;
+	d->nr_entries++;
+	if (d->nr_entries > d->nr_buckets)
+		split_one_bucket(d);
+	us_mutex_unlock(&d->lock);
+	return e;
+}
+
+void dedup_remove(struct dedup *d, swp_t e)
+{
+	struct entry *p = entry_of(d->table, e);
+	uint32_t *link;
+
+	us_mutex_lock(&d->lock);
+	if (p->indexed) {
+		link = &d->buckets[bucket_of(d, p)];
+		while (*link && *link != e)
+			link = &entry_of(d->table, *link)->chain;
+		if (!*link)
+			swap_bug("entry %u is not in its bucket", e);
+		*link = p->chain;
+		p->chain = 0;
+		p->indexed = 0;
+		d->nr_entries--;
+	}
+	us_mutex_unlock(&d->lock);
+}
+
+void dedup_check(struct dedup *d)
+{
+	uint32_t n = 0;
+
+	us_mutex_lock(&d->lock);
+	if (d->nr_buckets < d->level || d->nr_buckets >= 2 * d->level ||
+	    d->nr_buckets > d->max_buckets)
+		swap_bug("index: %u buckets at level %u", d->nr_buckets, d->level);
+	for (uint32_t b = 0; b < d->nr_buckets; b++) {
+		for (swp_t e = d->buckets[b]; e; e = entry_of(d->table, e)->chain) {
+			struct entry *p = entry_of(d->table, e);
+
+			if (!p->indexed || bucket_of(d, p) != b)
+				swap_bug("entry %u is in bucket %u by mistake", e, b);
+			if (p->kind != ENTRY_CACHED && p->kind != ENTRY_DEVICE &&
+			    p->kind != ENTRY_SPLIT)
+				swap_bug("entry %u of kind %u is indexed", e, p->kind);
+			n++;
+		}
+	}
+	if (n != d->nr_entries)
+		swap_bug("index holds %u entries, counts %u", n, d->nr_entries);
+	us_mutex_unlock(&d->lock);
+}

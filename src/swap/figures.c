@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What swap holds, for budgets and for people, and whether it is consistent.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "swap/internal.h"
+
+static const char *const kind_names[NR_ENTRY_KINDS] = {
+	[ENTRY_FREE] = "FREE",	   [ENTRY_FILLING] = "FILLING", [ENTRY_CACHED] = "CACHED",
+	[ENTRY_FILLED] = "FILLED", [ENTRY_DEVICE] = "DEVICE",	[ENTRY_SPLIT] = "SPLIT",
+	[ENTRY_LOST] = "LOST",
+};
+
+void swap_usage(struct swap *s, struct swap_usage *u)
+{
+	memset(u, 0, sizeof(*u));
+	u->cached_bytes = cache_held_bytes(&s->cache);
+	u->nr_entries = atomic_load_explicit(&s->table.nr_live, memory_order_relaxed);
+	u->swapped_pages = atomic_load_explicit(&s->swapped_pages, memory_order_relaxed);
+	u->metadata_bytes = align_up(sizeof(*s), PAGE_SIZE) + entry_table_bytes(&s->table) +
+			    dedup_bytes(&s->dedup) + cache_metadata_bytes(&s->cache);
+	for (uint32_t i = 0; i < atomic_load(&s->nr_devs); i++) {
+		struct dev *d = s->devs[i].dev;
+
+		if (dev_in_memory(d) && d->ops->memory_bytes)
+			u->pool_bytes += d->ops->memory_bytes(d);
+		if (d->ops->metadata_bytes)
+			u->metadata_bytes += d->ops->metadata_bytes(d);
+		u->metadata_bytes += clusters_bytes(&s->devs[i].clusters);
+	}
+}
+
+uint64_t swap_free_pages(struct swap *s)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < atomic_load(&s->nr_devs); i++) {
+		struct swap_dev *sd = &s->devs[i];
+		uint32_t used, peak, usable;
+
+		if (!swap_dev_usable(sd))
+			continue;
+		clusters_usage(&sd->clusters, &used, &peak, &usable);
+		if (sd->dev->ops->grow && !atomic_load(&sd->full_since_ns))
+			usable = MAX(usable, sd->dev->max_slots - 1);
+		n += usable - used;
+	}
+	return n;
+}
+
+bool swap_order_ok(struct swap *s, unsigned int order)
+{
+	for (uint32_t i = 0; i < atomic_load(&s->nr_devs); i++) {
+		struct swap_dev *sd = &s->devs[i];
+		uint32_t now = atomic_load(&sd->dev->nr_slots);
+
+		if (!swap_dev_usable(sd))
+			continue;
+		if (clusters_order_ok(&sd->clusters, order))
+			return true;
+		if (sd->dev->ops->grow && sd->dev->max_slots - now >= 2u << order)
+			return true;
+	}
+	return false;
+}
+
+unsigned int swap_nr_devs(struct swap *s)
+{
+	return atomic_load(&s->nr_devs);
+}
+
+void swap_dev_info(struct swap *s, unsigned int i, struct swap_dev_info *info)
+{
+	struct swap_dev *sd = &s->devs[i];
+	uint32_t used, peak, usable;
+
+	clusters_usage(&sd->clusters, &used, &peak, &usable);
+	*info = (struct swap_dev_info){
+		.name = sd->dev->name,
+		.type = sd->dev->ops->type,
+		.prio = sd->prio,
+		.size_bytes = (uint64_t)usable << PAGE_SHIFT,
+		.used_bytes = (uint64_t)used << PAGE_SHIFT,
+		.peak_bytes = (uint64_t)peak << PAGE_SHIFT,
+		.full = !swap_dev_usable(sd) || (used == usable && !sd->dev->ops->grow) ||
+			(used == usable && usable + 1 >= sd->dev->max_slots),
+		.errors = atomic_load(&sd->dev->errors),
+		.stored_bytes = atomic_load(&sd->dev->stored_pages) << PAGE_SHIFT,
+		.compressed_bytes = atomic_load(&sd->dev->stored_bytes),
+	};
+}
+
+/* ---- consistency ---- */
+
+struct tally {
+	uint64_t live, indexed, buf_bytes, swapped_pages;
+	uint64_t dev_pages[MAX_DEVS];
+};
+
+static void tally_entry(struct swap *s, swp_t e, struct tally *t)
+{
+	struct entry *p = entry_of(&s->table, e);
+	struct buf *b;
+
+	if (!atomic_load(&p->refs)) {
+		if (p->kind != ENTRY_FREE)
+			swap_bug("entry %u of kind %u has no references", e, p->kind);
+		return;
+	}
+	t->live++;
+	t->indexed += p->indexed;
+	switch (p->kind) {
+	case ENTRY_FILLING:
+	case ENTRY_CACHED:
+		b = &s->cache.bufs[p->slot];
+		if (b->pins || b->flags & BUF_ORPHAN)
+			swap_bug("buffer %u is pinned although nothing is in flight", p->slot);
+		if (b->state != (p->kind == ENTRY_CACHED ? BUF_QUEUED : BUF_BUSY))
+			swap_bug("entry %u: buffer %u in state %u", e, p->slot, b->state);
+		if (p->kind == ENTRY_CACHED && b->entry != e)
+			swap_bug("entry %u: buffer %u belongs to %u", e, p->slot, b->entry);
+		t->buf_bytes += PAGE_SIZE << p->order;
+		break;
+	case ENTRY_DEVICE:
+		if (p->dev >= atomic_load(&s->nr_devs) || !p->slot || p->slot & ((1u << p->order) - 1))
+			swap_bug("entry %u: device %u slot %u", e, p->dev, p->slot);
+		t->dev_pages[p->dev] += 1u << p->order;
+		t->swapped_pages += 1u << p->order;
+		break;
+	case ENTRY_FILLED:
+		t->swapped_pages += 1u << p->order;
+		break;
+	case ENTRY_LOST:
+		break;
+	default:
+		swap_bug("entry %u has kind %u", e, p->kind);
+	}
+}
+
+void swap_check(struct swap *s)
+{
+	struct tally t = {0};
+	uint32_t end = atomic_load(&s->table.next_unused);
+
+	for (swp_t e = 1; e < end; e++)
+		tally_entry(s, e, &t);
+	if (t.live != atomic_load(&s->table.nr_live))
+		swap_bug("%llu live entries, %u counted", (unsigned long long)t.live,
+			 atomic_load(&s->table.nr_live));
+	if (t.swapped_pages != atomic_load(&s->swapped_pages))
+		swap_bug("%llu swapped pages, %llu counted", (unsigned long long)t.swapped_pages,
+			 (unsigned long long)atomic_load(&s->swapped_pages));
+	dedup_check(&s->dedup);
+	if (t.indexed != s->dedup.nr_entries)
+		swap_bug("%llu entries say they are indexed, %u are",
+			 (unsigned long long)t.indexed, s->dedup.nr_entries);
+	cache_check(&s->cache, &s->table, t.buf_bytes);
+	for (uint32_t i = 0; i < atomic_load(&s->nr_devs); i++) {
+		uint32_t used, peak, usable;
+
+		clusters_check(&s->devs[i].clusters);
+		clusters_usage(&s->devs[i].clusters, &used, &peak, &usable);
+		if (used != t.dev_pages[i])
+			swap_bug("%s: %u slots used, entries have %llu", s->devs[i].dev->name,
+				 used, (unsigned long long)t.dev_pages[i]);
+	}
+}
+
+char *swap_entry_to_text(struct swap *s, swp_t e, char *buf, size_t len)
+{
+	struct entry copy;
+
+	if (!e || e >= atomic_load(&s->table.next_unused)) {
+		snprintf(buf, len, "entry %u: none", e);
+		return buf;
+	}
+	entry_lock(&s->table, e);
+	copy.kind = entry_of(&s->table, e)->kind;
+	copy.order = entry_of(&s->table, e)->order;
+	copy.dev = entry_of(&s->table, e)->dev;
+	copy.slot = entry_of(&s->table, e)->slot;
+	entry_unlock(&s->table, e);
+	if (copy.kind == ENTRY_DEVICE)
+		snprintf(buf, len, "entry %u: DEVICE %s slot %u order %u refs %u", e,
+			 s->devs[copy.dev].dev->name, copy.slot, copy.order,
+			 atomic_load(&entry_of(&s->table, e)->refs));
+	else
+		snprintf(buf, len, "entry %u: %s order %u refs %u", e,
+			 copy.kind < NR_ENTRY_KINDS ? kind_names[copy.kind] : "?", copy.order,
+			 atomic_load(&entry_of(&s->table, e)->refs));
+	return buf;
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the files of this folder share.
+ *
+ * Locks, outermost first (each row is taken with no lock of a later row held):
+ *   writeout.lock   RANK_CACHE - 2   one writeout at a time; held while its writes are in flight,
+ *                                    so nothing that a fault waits for takes it
+ *   devs_lock       RANK_CACHE - 1   the array of devices by priority
+ *   cache.lock      RANK_CACHE       buffers and queue
+ *   entry shard     RANK_ENTRY       kind, dev, slot of an entry; pins of its buffer
+ *   dedup.lock      RANK_DEDUP       index
+ *   clusters.lock   RANK_CLUSTER     slots of a device
+ *
+ * Who frees what: the content of an entry is freed by whoever drops its last reference
+ * (entry_release()), who is then alone with it. Loads and writes hold a reference of their own, so
+ * a slot or a buffer in use is never freed.
+ */
+#ifndef USWAP_SWAP_INTERNAL_H
+#define USWAP_SWAP_INTERNAL_H
+
+#include "base/lock.h"
+#include "swap/cache.h"
+#include "swap/cluster.h"
+#include "swap/dedup.h"
+#include "swap/entry.h"
+#include "swap/swap.h"
+
+#define MAX_DEVS 32
+#define WRITE_FOLIOS 64
+#define WRITE_PAGES 1024 /* 4 MiB */
+/* After so many writes that failed with -EIO nothing new goes to a device. */
+#define MAX_WRITE_ERRORS 8
+/* A device that reported -ENOSPC is asked again after this, or when slots of it are freed. */
+#define FULL_RETRY_NS (1000 * 1000 * 1000ull)
+
+struct swap_dev {
+	struct dev *dev;
+	int prio;
+	struct clusters clusters;
+	_Atomic uint64_t full_since_ns; /* 0: not full */
+	atomic_bool failed;
+	_Atomic uint32_t write_errors;
+	atomic_bool read_error_logged, full_logged;
+};
+
+/* One folio on its way to a device. */
+struct write_io {
+	struct dev_io io;
+	struct swap *swap;
+	swp_t entry;
+	uint32_t buf;
+	unsigned int order;
+	uint32_t tried;	     /* bit d: device d did not take it */
+	uint32_t tried_last; /* the same with DEV_IO_LAST */
+	uint32_t refused;    /* bit d: because it compresses poorly there */
+	unsigned int dev;    /* where it is being written */
+	enum write_state { WRITE_IDLE, WRITE_SUBMITTED, WRITE_OVER } state;
+	bool no_run; /* some device had no run of that order */
+};
+
+struct writeout {
+	struct us_mutex lock;
+	/* protected by lock */
+	struct write_io ios[WRITE_FOLIOS];
+	swp_t batch[WRITE_FOLIOS];
+	struct us_mutex done_lock;
+	struct us_cond done;
+	_Atomic uint32_t pending;
+};
+
+/* Devices of equal priority take turns of one cluster's worth of pages. */
+struct turn {
+	uint32_t first; /* within the group: who is tried first */
+	uint32_t used_pages;
+};
+
+struct swap {
+	struct swap_config cfg;
+	struct entry_table table;
+	struct dedup dedup;
+	struct cache cache;
+	_Atomic uint64_t swapped_pages;
+
+	struct swap_dev devs[MAX_DEVS]; /* by number, which entries hold; only grows */
+	_Atomic uint32_t nr_devs;
+	struct us_mutex devs_lock;
+	/* protected by devs_lock */
+	uint8_t by_prio[MAX_DEVS]; /* numbers, highest priority first */
+	struct turn turns[MAX_DEVS]; /* by position of the first device of a priority */
+
+	struct writeout writeout;
+};
+
+/* ---- swap.c ---- */
+
+/* refs of e have just become 0: frees what it holds, and e. */
+void entry_release(struct swap *s, swp_t e);
+void swap_dev_free_slots(struct swap *s, unsigned int dev, uint32_t slot, unsigned int order);
+
+/* ---- place.c ---- */
+
+/* False while nothing should be written to it. */
+bool swap_dev_usable(struct swap_dev *sd);
+/* The devices in the order in which a folio should try them. Returns how many. */
+unsigned int swap_dev_walk(struct swap *s, uint8_t *walk);
+/* Counts pages against the turn of the devices of dev's priority. */
+void swap_dev_charge(struct swap *s, unsigned int dev, uint32_t nr_pages);
+/* Slots for 2^order pages; grows the device if it can. Blocks on the disk then. 0: none. */
+uint32_t swap_dev_alloc(struct swap_dev *sd, unsigned int order);
+/* What a write that failed says about the device. */
+void swap_dev_write_failed(struct swap_dev *sd, int err);
+
+/* ---- writeout.c ---- */
+
+int writeout_init(struct writeout *w) __must_check;
+void writeout_deinit(struct writeout *w);
+
+#endif

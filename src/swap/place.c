@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Which device a folio goes to: higher priority first; devices of equal priority take turns of
+ * one cluster's worth of pages, so that neighbours in time are neighbours on a device.
+ */
+#include <errno.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "swap/internal.h"
+
+bool swap_dev_usable(struct swap_dev *sd)
+{
+	uint64_t since = atomic_load_explicit(&sd->full_since_ns, memory_order_relaxed);
+
+	if (atomic_load_explicit(&sd->failed, memory_order_relaxed))
+		return false;
+	return !since || clock_now_ns() - since > FULL_RETRY_NS;
+}
+
+/* How many devices share the priority of the one at position `at`, from there on. */
+static unsigned int group_len(struct swap *s, unsigned int at, unsigned int nr)
+{
+	int prio = s->devs[s->by_prio[at]].prio;
+	unsigned int len = 1;
+
+	while (at + len < nr && s->devs[s->by_prio[at + len]].prio == prio)
+		len++;
+	return len;
+}
+
+unsigned int swap_dev_walk(struct swap *s, uint8_t *walk)
+{
+	unsigned int nr, n = 0;
+
+	us_mutex_lock(&s->devs_lock);
+	nr = atomic_load(&s->nr_devs);
+	for (unsigned int at = 0, len; at < nr; at += len) {
+		len = group_len(s, at, nr);
+		for (unsigned int k = 0; k < len; k++)
+			walk[n++] = s->by_prio[at + (s->turns[at].first + k) % len];
+	}
+	us_mutex_unlock(&s->devs_lock);
+	return n;
+}
+
+void swap_dev_charge(struct swap *s, unsigned int dev, uint32_t nr_pages)
+{
+	unsigned int nr;
+
+	us_mutex_lock(&s->devs_lock);
+	nr = atomic_load(&s->nr_devs);
+	for (unsigned int at = 0, len; at < nr; at += len) {
+		struct turn *t = &s->turns[at];
+
+		len = group_len(s, at, nr);
+		if (s->devs[s->by_prio[at]].prio != s->devs[dev].prio)
+			continue;
+		t->used_pages += nr_pages;
+		if (t->used_pages >= CLUSTER_SLOTS) {
+			t->used_pages = 0;
+			t->first = (t->first + 1) % len;
+		}
+		break;
+	}
+	us_mutex_unlock(&s->devs_lock);
+}
+
+static bool grow_dev(struct swap_dev *sd, uint32_t nr_pages)
+{
+	struct dev *d = sd->dev;
+	uint32_t now = atomic_load(&d->nr_slots), grown;
+
+	if (!d->ops->grow || now >= d->max_slots)
+		return false;
+	/* A run must be aligned, so up to one more run of slots may be needed. */
+	grown = d->ops->grow(d, (uint32_t)MIN((uint64_t)now + 2ull * nr_pages, d->max_slots));
+	clusters_set_size(&sd->clusters, grown);
+	return grown > now;
+}
+
+uint32_t swap_dev_alloc(struct swap_dev *sd, unsigned int order)
+{
+	uint32_t slot = clusters_alloc(&sd->clusters, order);
+
+	while (!slot && grow_dev(sd, 1u << order))
+		slot = clusters_alloc(&sd->clusters, order);
+	return slot;
+}
+
+void swap_dev_write_failed(struct swap_dev *sd, int err)
+{
+	switch (err) {
+	case -ENOSPC:
+		atomic_store(&sd->full_since_ns, clock_now_ns());
+		if (!atomic_exchange(&sd->full_logged, true))
+			log_warn("%s: no space left", sd->dev->name);
+		break;
+	case -EIO:
+		if (atomic_fetch_add(&sd->write_errors, 1) + 1 == MAX_WRITE_ERRORS) {
+			atomic_store(&sd->failed, true);
+			log_error("%s: %d writes failed; nothing more is written to it",
+				  sd->dev->name, MAX_WRITE_ERRORS);
+		}
+		break;
+	default: /* -E2BIG, -ENOMEM: about this folio, not about the device */
+		break;
+	}
+}

@@ -1,0 +1,420 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Life of an entry:
+ *
+ *   swap_new                 -> FILLING   (the creator's reference)
+ *   swap_seal                FILLING -> FILLED | CACHED; or the reference moves to an equal entry
+ *   swap_writeout            CACHED  -> DEVICE
+ *   last swap_put            any     -> free
+ *   swap_abandon             FILLING -> free, or LOST if others refer to it
+ */
+#include "swap/swap.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "swap/internal.h"
+#include "trace/vmstat.h"
+
+LOCK_CLASS(devs_class, "swap_devs", RANK_CACHE - 1);
+
+#define MAX_ENTRIES (1u << 28)
+
+/* ---- set-up ---- */
+
+struct swap *swap_create(const struct swap_config *cfg, int *err)
+{
+	struct swap *s = calloc(1, sizeof(*s));
+
+	*err = -ENOMEM;
+	if (!s)
+		return NULL;
+	s->cfg = *cfg;
+	if (!s->cfg.max_entries)
+		s->cfg.max_entries = MAX_ENTRIES;
+	us_mutex_init(&s->devs_lock, &devs_class);
+	*err = entry_table_init(&s->table, s->cfg.max_entries);
+	if (!*err)
+		*err = dedup_init(&s->dedup, &s->table);
+	if (!*err)
+		*err = cache_init(&s->cache, s->cfg.cache_bytes);
+	if (!*err)
+		*err = writeout_init(&s->writeout);
+	if (*err) {
+		swap_destroy(s);
+		return NULL;
+	}
+	return s;
+}
+
+void swap_destroy(struct swap *s)
+{
+	if (!s)
+		return;
+	for (uint32_t i = 0; i < atomic_load(&s->nr_devs); i++) {
+		dev_destroy(s->devs[i].dev);
+		clusters_deinit(&s->devs[i].clusters);
+	}
+	writeout_deinit(&s->writeout);
+	cache_deinit(&s->cache);
+	dedup_deinit(&s->dedup);
+	entry_table_deinit(&s->table);
+	us_mutex_deinit(&s->devs_lock);
+	free(s);
+}
+
+int swap_on(struct swap *s, struct dev *d, int prio)
+{
+	uint32_t n, at;
+	int err;
+
+	if (prio < -1 || prio > 32767)
+		return -EINVAL;
+	us_mutex_lock(&s->devs_lock);
+	n = atomic_load(&s->nr_devs);
+	err = n == MAX_DEVS ? -EBUSY : clusters_init(&s->devs[n].clusters, d->max_slots);
+	if (err) {
+		us_mutex_unlock(&s->devs_lock);
+		return err;
+	}
+	clusters_set_size(&s->devs[n].clusters, atomic_load(&d->nr_slots));
+	s->devs[n].dev = d;
+	s->devs[n].prio = prio;
+	for (at = n; at && s->devs[s->by_prio[at - 1]].prio < prio; at--)
+		s->by_prio[at] = s->by_prio[at - 1];
+	s->by_prio[at] = (uint8_t)n;
+	/* Turns are kept by position; the positions have just moved. */
+	memset(s->turns, 0, sizeof(s->turns));
+	atomic_store(&s->nr_devs, n + 1);
+	us_mutex_unlock(&s->devs_lock);
+	return 0;
+}
+
+/* ---- into the cache ---- */
+
+int swap_new(struct swap *s, unsigned int order, swp_t *e, void **buf)
+{
+	uint32_t id;
+	swp_t n;
+
+	if (order > MAX_ORDER)
+		return -EINVAL;
+	id = cache_alloc(&s->cache, order);
+	if (!id)
+		return -ENOBUFS;
+	n = entry_alloc(&s->table, ENTRY_FILLING, order);
+	if (!n) {
+		cache_free(&s->cache, id, order);
+		return -ENOMEM;
+	}
+	entry_lock(&s->table, n);
+	entry_of(&s->table, n)->slot = id;
+	entry_unlock(&s->table, n);
+	*e = n;
+	*buf = cache_mem(&s->cache, id, order);
+	return 0;
+}
+
+/* One 8-byte word repeated. The last word differs in most folios that are not. */
+static bool same_filled(const void *buf, size_t bytes, uint64_t *value)
+{
+	const char *p = buf;
+
+	memcpy(value, p, 8);
+	if (memcmp(p, p + bytes - 8, 8) != 0)
+		return false;
+	return memcmp(p, p + 8, bytes - 8) == 0;
+}
+
+static void fill_words(void *buf, size_t bytes, uint64_t value)
+{
+	uint64_t *w = buf;
+
+	for (size_t i = 0; i < bytes / 8; i++)
+		w[i] = value;
+}
+
+enum swap_sealed swap_seal(struct swap *s, swp_t e, swp_t *out)
+{
+	struct entry *p = entry_of(&s->table, e);
+	unsigned int order = p->order;
+	size_t bytes = PAGE_SIZE << order;
+	uint32_t id = p->slot;
+	const void *mem = cache_mem(&s->cache, id, order);
+	struct hash128 hash;
+	uint64_t value;
+
+	entry_assert_live(&s->table, e);
+	*out = e;
+	if (same_filled(mem, bytes, &value)) {
+		entry_lock(&s->table, e);
+		p->fill_value = value;
+		p->slot = 0;
+		p->kind = ENTRY_FILLED;
+		entry_unlock(&s->table, e);
+		atomic_fetch_add(&s->swapped_pages, 1u << order);
+		/* Loads of a folio that is being filled do not pin: nobody reads the buffer. */
+		cache_free(&s->cache, id, order);
+		vmstat_add(VMSTAT_swpout_zero, 1u << order);
+		return SWAP_SEALED_FILLED;
+	}
+	hash = hash_folio(mem, bytes);
+	/* Before the index knows e: whoever finds it there must be able to load it. */
+	entry_lock(&s->table, e);
+	p->hash = hash;
+	p->kind = ENTRY_CACHED;
+	entry_unlock(&s->table, e);
+	cache_queue(&s->cache, id, e);
+	*out = dedup_find_or_insert(&s->dedup, e);
+	if (*out == e)
+		return SWAP_SEALED_CACHED;
+	swap_put(s, e, 1);
+	return SWAP_SEALED_EQUAL;
+}
+
+void swap_abandon(struct swap *s, swp_t e)
+{
+	struct entry *p = entry_of(&s->table, e);
+	uint32_t id = p->slot;
+
+	entry_assert_live(&s->table, e);
+	if (p->kind != ENTRY_FILLING)
+		swap_bug("entry %u is abandoned after it was sealed", e);
+	/* If somebody does refer to it, that is answered with an error, not with a wrong page. */
+	entry_lock(&s->table, e);
+	p->kind = ENTRY_LOST;
+	p->slot = 0;
+	entry_unlock(&s->table, e);
+	cache_free(&s->cache, id, p->order);
+	swap_put(s, e, 1);
+}
+
+/* ---- references ---- */
+
+void swap_get(struct swap *s, swp_t e, uint32_t n)
+{
+	entry_assert_live(&s->table, e);
+	atomic_fetch_add_explicit(&entry_of(&s->table, e)->refs, n, memory_order_relaxed);
+}
+
+void swap_put(struct swap *s, swp_t e, uint32_t n)
+{
+	uint32_t old;
+
+	if (!n)
+		return;
+	entry_assert_live(&s->table, e);
+	old = atomic_fetch_sub_explicit(&entry_of(&s->table, e)->refs, n, memory_order_acq_rel);
+	if (unlikely(old < n))
+		swap_bug("entry %u: %u references dropped, only %u there", e, n, old);
+	if (old == n)
+		entry_release(s, e);
+}
+
+void swap_dev_free_slots(struct swap *s, unsigned int dev, uint32_t slot, unsigned int order)
+{
+	struct swap_dev *sd = &s->devs[dev];
+
+	/* Content first: the slots may be given out again as soon as the clusters know. */
+	sd->dev->ops->free_slots(sd->dev, slot, 1u << order);
+	clusters_free(&sd->clusters, slot, order);
+	atomic_store_explicit(&sd->full_since_ns, 0, memory_order_relaxed);
+}
+
+void entry_release(struct swap *s, swp_t e)
+{
+	struct entry *p = entry_of(&s->table, e);
+
+	if (p->indexed)
+		dedup_remove(&s->dedup, e);
+	switch (p->kind) {
+	case ENTRY_FILLING:
+	case ENTRY_CACHED:
+		cache_free(&s->cache, p->slot, p->order);
+		break;
+	case ENTRY_DEVICE:
+		swap_dev_free_slots(s, p->dev, p->slot, p->order);
+		atomic_fetch_sub(&s->swapped_pages, 1u << p->order);
+		break;
+	case ENTRY_FILLED:
+		atomic_fetch_sub(&s->swapped_pages, 1u << p->order);
+		break;
+	case ENTRY_LOST:
+		break;
+	default:
+		swap_bug("entry %u of kind %u is released", e, p->kind);
+	}
+	entry_free(&s->table, e);
+}
+
+unsigned int swap_order(struct swap *s, swp_t e)
+{
+	entry_assert_live(&s->table, e);
+	return entry_of(&s->table, e)->order;
+}
+
+/* kind and device of e at this moment; dev is NULL unless it is on a device. */
+static enum entry_kind look_at(struct swap *s, swp_t e, struct swap_dev **sd)
+{
+	struct entry *p = entry_of(&s->table, e);
+	enum entry_kind kind;
+
+	entry_assert_live(&s->table, e);
+	entry_lock(&s->table, e);
+	kind = p->kind;
+	*sd = kind == ENTRY_DEVICE ? &s->devs[p->dev] : NULL;
+	entry_unlock(&s->table, e);
+	return kind;
+}
+
+bool swap_keep_copy(struct swap *s, swp_t e)
+{
+	uint32_t used, peak, usable;
+	struct swap_dev *sd;
+
+	if (look_at(s, e, &sd) != ENTRY_DEVICE || dev_in_memory(sd->dev))
+		return false;
+	clusters_usage(&sd->clusters, &used, &peak, &usable);
+	if (sd->dev->ops->grow && !atomic_load_explicit(&sd->full_since_ns, memory_order_relaxed))
+		usable = sd->dev->max_slots - 1;
+	return used <= usable / 2;
+}
+
+/* ---- back ---- */
+
+bool swap_load_is_fast(struct swap *s, swp_t e)
+{
+	struct swap_dev *sd;
+	enum entry_kind kind = look_at(s, e, &sd);
+
+	return kind != ENTRY_DEVICE || dev_in_memory(sd->dev);
+}
+
+static void load_finish(struct swap_load *l, int result)
+{
+	struct swap *s = l->swap;
+	swp_t e = l->entry;
+
+	l->result = result;
+	l->done(l); /* l may be gone from here on */
+	swap_put(s, e, 1);
+}
+
+static void log_read_error(struct swap_dev *sd, const char *what)
+{
+	if (!atomic_exchange(&sd->read_error_logged, true))
+		log_error("%s: %s; the pages concerned are lost", sd->dev->name, what);
+}
+
+/*
+ * A copy that cannot be read back, or reads back wrong, must not stand in for other folios with
+ * the same content: it leaves the index. The entry stays, so each use of it gets the error.
+ */
+static int check_loaded(struct swap *s, struct swap_load *l)
+{
+	struct entry *p = entry_of(&s->table, l->entry);
+	struct swap_dev *sd = l->io.priv;
+	uint32_t nr = l->io.nr_pages;
+
+	if (l->io.result) {
+		dedup_remove(&s->dedup, l->entry);
+		vmstat_add(VMSTAT_swap_io_error, 1);
+		log_read_error(sd, "a read failed");
+		return -EIO;
+	}
+	if (!hash_equal(hash_folio(l->buf, nr * PAGE_SIZE), p->hash)) {
+		dedup_remove(&s->dedup, l->entry);
+		vmstat_add(VMSTAT_swap_corrupt, 1);
+		log_read_error(sd, "returned content that differs from what was written");
+		return -EBADMSG;
+	}
+	vmstat_add(dev_in_memory(sd->dev) ? VMSTAT_zswpin : VMSTAT_pswpin, nr);
+	atomic_fetch_add_explicit(&order_stats[p->order].swpin, 1, memory_order_relaxed);
+	return 0;
+}
+
+static void device_load_done(struct dev_io *io)
+{
+	struct swap_load *l = container_of(io, struct swap_load, io);
+
+	load_finish(l, check_loaded(l->swap, l));
+}
+
+static void load_from_device(struct swap_load *l, struct swap_dev *sd, uint32_t slot,
+			     unsigned int order)
+{
+	l->io = (struct dev_io){
+		.op = DEV_READ,
+		.slot = slot,
+		.nr_pages = 1u << order,
+		.buf = l->buf,
+		.done = device_load_done,
+		.priv = sd,
+	};
+	dev_submit(sd->dev, &l->io);
+}
+
+/* The pin keeps the buffer while the copy runs without a lock, even if e goes to a device. */
+static void load_from_buffer(struct swap *s, struct swap_load *l, uint32_t id, unsigned int order)
+{
+	struct buf *b = &s->cache.bufs[id];
+	bool last;
+
+	memcpy(l->buf, cache_mem(&s->cache, id, order), PAGE_SIZE << order);
+	entry_lock(&s->table, l->entry);
+	b->pins--;
+	last = !b->pins && b->flags & BUF_ORPHAN;
+	entry_unlock(&s->table, l->entry);
+	if (last)
+		cache_free(&s->cache, id, order);
+	vmstat_add(VMSTAT_swpin_cached, 1u << order);
+	load_finish(l, 0);
+}
+
+void swap_load(struct swap *s, struct swap_load *l)
+{
+	struct entry *p = entry_of(&s->table, l->entry);
+	enum entry_kind kind;
+	uint64_t value;
+	uint32_t slot;
+	uint8_t dev;
+
+	l->swap = s;
+	l->start_ns = clock_now_ns();
+	swap_get(s, l->entry, 1);
+
+	entry_lock(&s->table, l->entry);
+	kind = p->kind;
+	slot = p->slot;
+	dev = p->dev;
+	value = p->fill_value;
+	if (kind == ENTRY_CACHED) {
+		struct buf *b = &s->cache.bufs[slot];
+
+		b->pins++;
+		b->flags |= BUF_REFERENCED;
+	}
+	entry_unlock(&s->table, l->entry);
+
+	switch (kind) {
+	case ENTRY_FILLING:
+		load_finish(l, -EAGAIN);
+		break;
+	case ENTRY_CACHED:
+		load_from_buffer(s, l, slot, p->order);
+		break;
+	case ENTRY_FILLED:
+		fill_words(l->buf, PAGE_SIZE << p->order, value);
+		vmstat_add(VMSTAT_swpin_zero, 1u << p->order);
+		load_finish(l, 0);
+		break;
+	case ENTRY_DEVICE:
+		load_from_device(l, &s->devs[dev], slot, p->order);
+		break;
+	default:
+		load_finish(l, -EIO);
+	}
+}

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Writes the oldest folios of the cache to devices.
+ *
+ * A batch is taken off the queue with a reference to each entry, submitted, waited for, and those
+ * that a device refused go round again with the next device; so a folio is loadable from its
+ * buffer until its entry says DEVICE. The reference makes sure that nobody frees the entry
+ * meanwhile; if ours was the last one, dropping it frees slot or buffer, whatever it has by then.
+ */
+#include <errno.h>
+
+#include "swap/internal.h"
+#include "trace/vmstat.h"
+
+LOCK_CLASS(writeout_class, "swap_writeout", RANK_CACHE - 2);
+LOCK_CLASS(writeout_done_class, "swap_writeout_done", RANK_ENTRY);
+
+int writeout_init(struct writeout *w)
+{
+	us_mutex_init(&w->lock, &writeout_class);
+	us_mutex_init(&w->done_lock, &writeout_done_class);
+	us_cond_init(&w->done);
+	return 0;
+}
+
+void writeout_deinit(struct writeout *w)
+{
+	if (!w->lock.cls)
+		return;
+	us_mutex_deinit(&w->lock);
+	us_mutex_deinit(&w->done_lock);
+	us_cond_deinit(&w->done);
+}
+
+/* ---- waiting ---- */
+
+static void pending_put(struct writeout *w)
+{
+	if (atomic_fetch_sub(&w->pending, 1) != 1)
+		return;
+	us_mutex_lock(&w->done_lock);
+	us_cond_signal(&w->done);
+	us_mutex_unlock(&w->done_lock);
+}
+
+static void write_done(struct dev_io *io)
+{
+	struct write_io *wio = container_of(io, struct write_io, io);
+
+	pending_put(&wio->swap->writeout);
+}
+
+static void wait_for_writes(struct writeout *w)
+{
+	pending_put(w); /* the submitter's own */
+	us_mutex_lock(&w->done_lock);
+	while (atomic_load(&w->pending))
+		us_cond_wait(&w->done, &w->done_lock);
+	us_mutex_unlock(&w->done_lock);
+}
+
+/* ---- one folio ---- */
+
+static void submit(struct swap *s, struct write_io *wio, unsigned int dev, uint32_t slot,
+		   bool last)
+{
+	wio->dev = dev;
+	wio->state = WRITE_SUBMITTED;
+	wio->tried |= 1u << dev;
+	if (last)
+		wio->tried_last |= 1u << dev;
+	wio->io = (struct dev_io){
+		.op = DEV_WRITE,
+		.flags = last ? DEV_IO_LAST : 0,
+		.slot = slot,
+		.nr_pages = 1u << wio->order,
+		.buf = cache_mem(&s->cache, wio->buf, wio->order),
+		.done = write_done,
+	};
+	atomic_fetch_add(&s->writeout.pending, 1);
+	dev_submit(s->devs[dev].dev, &wio->io);
+}
+
+/*
+ * Sends the folio to the first device that has room among those that it has not tried; when these
+ * are used up, to one that refused it for compressing poorly, with DEV_IO_LAST. That flag is given
+ * at once where no other device is left. False: nobody takes it.
+ */
+static bool submit_next(struct swap *s, struct write_io *wio)
+{
+	uint8_t walk[MAX_DEVS];
+	unsigned int n = swap_dev_walk(s, walk);
+	uint32_t open = 0, slot;
+
+	for (unsigned int i = 0; i < n; i++)
+		if (swap_dev_usable(&s->devs[walk[i]]))
+			open |= 1u << walk[i];
+	for (int last = 0; last < 2; last++) {
+		for (unsigned int i = 0; i < n; i++) {
+			unsigned int d = walk[i];
+			uint32_t bit = 1u << d;
+			bool try = last ? wio->refused & ~wio->tried_last & bit : ~wio->tried & bit;
+
+			if (!try || !(open & bit))
+				continue;
+			slot = swap_dev_alloc(&s->devs[d], wio->order);
+			if (slot) {
+				submit(s, wio, d, slot, last || !(open & ~wio->tried & ~bit));
+				return true;
+			}
+			wio->tried |= bit;
+			wio->tried_last |= bit;
+			wio->no_run = true;
+		}
+	}
+	return false;
+}
+
+static void count_written(struct swap_dev *sd, unsigned int order)
+{
+	struct order_stat *st = &order_stats[order];
+
+	if (dev_in_memory(sd->dev)) {
+		vmstat_add(VMSTAT_zswpout, 1u << order);
+		atomic_fetch_add_explicit(&st->zswpout, 1, memory_order_relaxed);
+	} else {
+		vmstat_add(VMSTAT_pswpout, 1u << order);
+		atomic_fetch_add_explicit(&st->swpout, 1, memory_order_relaxed);
+	}
+}
+
+static void written(struct swap *s, struct write_io *wio)
+{
+	struct entry *p = entry_of(&s->table, wio->entry);
+	struct buf *b = &s->cache.bufs[wio->buf];
+	bool pinned;
+
+	entry_lock(&s->table, wio->entry);
+	p->kind = ENTRY_DEVICE;
+	p->dev = (uint8_t)wio->dev;
+	p->slot = wio->io.slot;
+	pinned = b->pins;
+	if (pinned)
+		b->flags |= BUF_ORPHAN;
+	entry_unlock(&s->table, wio->entry);
+	/* No load can pin it any more, so an unpinned buffer is ours. */
+	if (!pinned)
+		cache_free(&s->cache, wio->buf, wio->order);
+	atomic_fetch_add(&s->swapped_pages, 1u << wio->order);
+	swap_dev_charge(s, wio->dev, 1u << wio->order);
+	count_written(&s->devs[wio->dev], wio->order);
+	wio->state = WRITE_OVER;
+	swap_put(s, wio->entry, 1);
+}
+
+static void refused(struct swap *s, struct write_io *wio)
+{
+	struct swap_dev *sd = &s->devs[wio->dev];
+
+	if (wio->io.result == -E2BIG)
+		wio->refused |= 1u << wio->dev;
+	if (wio->io.result == -EIO) {
+		vmstat_add(VMSTAT_swap_io_error, 1);
+		/* Some of it may have been stored. */
+		sd->dev->ops->free_slots(sd->dev, wio->io.slot, wio->io.nr_pages);
+	}
+	clusters_free(&sd->clusters, wio->io.slot, wio->order);
+	swap_dev_write_failed(sd, wio->io.result);
+	wio->state = WRITE_IDLE;
+}
+
+static void give_up(struct swap *s, struct write_io *wio)
+{
+	if (wio->order && wio->no_run)
+		atomic_fetch_add_explicit(&order_stats[wio->order].swpout_fallback, 1,
+					  memory_order_relaxed);
+	cache_queue(&s->cache, wio->buf, wio->entry);
+	wio->state = WRITE_OVER;
+	swap_put(s, wio->entry, 1);
+}
+
+/* ---- batches ---- */
+
+static void prepare(struct swap *s, struct write_io *wio, swp_t e)
+{
+	struct entry *p = entry_of(&s->table, e);
+
+	entry_lock(&s->table, e);
+	if (p->kind != ENTRY_CACHED)
+		swap_bug("entry %u of kind %u is on the queue", e, p->kind);
+	*wio = (struct write_io){
+		.swap = s, .entry = e, .buf = p->slot, .order = p->order, .state = WRITE_IDLE};
+	entry_unlock(&s->table, e);
+}
+
+/* Returns the pages that left the cache. */
+static uint64_t write_batch(struct swap *s, unsigned int n)
+{
+	struct writeout *w = &s->writeout;
+	uint64_t left = 0;
+	bool again;
+
+	for (unsigned int i = 0; i < n; i++)
+		prepare(s, &w->ios[i], w->batch[i]);
+	do {
+		again = false;
+		atomic_store(&w->pending, 1);
+		for (unsigned int i = 0; i < n; i++)
+			if (w->ios[i].state == WRITE_IDLE && !submit_next(s, &w->ios[i]))
+				give_up(s, &w->ios[i]);
+		wait_for_writes(w);
+		for (unsigned int i = 0; i < n; i++) {
+			struct write_io *wio = &w->ios[i];
+
+			if (wio->state != WRITE_SUBMITTED)
+				continue;
+			if (wio->io.result == 0) {
+				written(s, wio);
+				left += 1u << wio->order;
+			} else {
+				refused(s, wio);
+				again = true;
+			}
+		}
+	} while (again);
+	return left;
+}
+
+static bool any_usable(struct swap *s)
+{
+	for (uint32_t i = 0; i < atomic_load(&s->nr_devs); i++)
+		if (swap_dev_usable(&s->devs[i]))
+			return true;
+	return false;
+}
+
+int64_t swap_writeout(struct swap *s, uint64_t nr_pages)
+{
+	struct writeout *w = &s->writeout;
+	uint64_t left = 0, attempted = 0, queued;
+
+	us_mutex_lock(&w->lock);
+	queued = cache_nr_queued(&s->cache);
+	if (queued && !any_usable(s)) {
+		us_mutex_unlock(&w->lock);
+		return -ENOSPC;
+	}
+	/* The second pass is for when every folio got its second chance in the first. */
+	for (int pass = 0; pass < 2 && !attempted; pass++) {
+		uint64_t scan = queued;
+
+		while (left < nr_pages && scan) {
+			uint64_t want = MIN(nr_pages - left, WRITE_PAGES);
+			unsigned int n = cache_take_oldest(&s->cache, &s->table, w->batch,
+							   WRITE_FOLIOS, want, &scan);
+
+			if (!n)
+				break;
+			attempted += n;
+			left += write_batch(s, n);
+		}
+	}
+	us_mutex_unlock(&w->lock);
+	return !left && attempted ? -ENOSPC : (int64_t)left;
+}
