@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: MIT */
+#define _GNU_SOURCE
+#include "dev/file_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* dev_private */
+enum { IO_DONE_BYTES, IO_RETRIES };
+/* A transfer may be interrupted often, but not for ever. */
+#define MAX_RETRIES 1000
+
+LOCK_CLASS(grow_class, "file_grow", RANK_DEV);
+
+static struct file_dev *to_file(const struct dev *d)
+{
+	return container_of(d, struct file_dev, d);
+}
+
+/* ---- one io ---- */
+
+struct file_rest file_io_rest(const struct dev_io *io)
+{
+	uint64_t done = io->dev_private[IO_DONE_BYTES];
+
+	return (struct file_rest){
+		.buf = (char *)io->buf + done,
+		.bytes = (unsigned int)(((uint64_t)io->nr_pages << PAGE_SHIFT) - done),
+		.offset = ((uint64_t)io->slot << PAGE_SHIFT) + done,
+	};
+}
+
+static void file_io_end(struct file_dev *f, struct dev_io *io, int result)
+{
+	if (io->op == DEV_WRITE) {
+		dev_mark(&f->d, &f->map, io->slot, io->nr_pages, result == 0);
+		io->stored_bytes = result ? 0 : io->nr_pages << PAGE_SHIFT;
+	}
+	dev_io_end(&f->d, io, result);
+}
+
+/* ECANCELED: io_uring drops what a thread submitted that has ended since. */
+static bool is_transient(int64_t result)
+{
+	return result == -EINTR || result == -EAGAIN || result == -ENOMEM ||
+	       result == -ENOBUFS || result == -ECANCELED;
+}
+
+bool file_io_step(struct file_dev *f, struct dev_io *io, int64_t result)
+{
+	if (result > 0) {
+		io->dev_private[IO_DONE_BYTES] += (uint64_t)result;
+		io->dev_private[IO_RETRIES] = 0;
+		if (io->dev_private[IO_DONE_BYTES] < (uint64_t)io->nr_pages << PAGE_SHIFT)
+			return false;
+		file_io_end(f, io, 0);
+		return true;
+	}
+	if (is_transient(result) && ++io->dev_private[IO_RETRIES] < MAX_RETRIES)
+		return false;
+	if (io->op == DEV_WRITE && (result == -ENOSPC || result == -EDQUOT || result == -EFBIG))
+		file_io_end(f, io, -ENOSPC);
+	else
+		file_io_end(f, io, -EIO); /* 0: the file was truncated */
+	return true;
+}
+
+static void file_submit(struct dev *d, struct dev_io *io)
+{
+	struct file_dev *f = to_file(d);
+
+	if (!dev_io_valid(d, io)) {
+		dev_io_end(d, io, -EINVAL);
+		return;
+	}
+	if (io->op == DEV_READ && !dev_slot_map_all(&f->map, io->slot, io->nr_pages)) {
+		dev_io_end(d, io, -EIO);
+		return;
+	}
+	io->dev_private[IO_DONE_BYTES] = 0;
+	io->dev_private[IO_RETRIES] = 0;
+	f->engine->submit(f, io);
+}
+
+/* ---- the device ---- */
+
+static void file_free_slots(struct dev *d, uint32_t slot, uint32_t nr)
+{
+	dev_mark(d, &to_file(d)->map, slot, nr, false);
+}
+
+static uint32_t file_grow(struct dev *d, uint32_t want_slots)
+{
+	struct file_dev *f = to_file(d);
+	uint64_t step = FILE_GROW_BYTES >> PAGE_SHIFT, want;
+	uint32_t have;
+
+	us_mutex_lock(&f->grow_lock);
+	have = atomic_load_explicit(&d->nr_slots, memory_order_relaxed);
+	want = MIN(align_up(want_slots, step), d->max_slots);
+	if (want > have && want_slots > have && !f->full) {
+		int r = file_reserve(f->fd, (uint64_t)have << PAGE_SHIFT, want << PAGE_SHIFT);
+
+		f->full = r != 0;
+		if (!r)
+			have = (uint32_t)want;
+		atomic_store_explicit(&d->nr_slots, have, memory_order_release);
+	}
+	us_mutex_unlock(&f->grow_lock);
+	return have;
+}
+
+static uint64_t file_metadata_bytes(struct dev *d)
+{
+	return align_up(atomic_load_explicit(&d->nr_slots, memory_order_relaxed) / 8 + 1,
+			PAGE_SIZE);
+}
+
+static void file_destroy(struct dev *d)
+{
+	struct file_dev *f = to_file(d);
+
+	if (f->engine_data)
+		f->engine->stop(f);
+	if (f->fd >= 0)
+		(void)close(f->fd);
+	if (f->map.words)
+		dev_slot_map_deinit(&f->map);
+	us_mutex_deinit(&f->grow_lock);
+	free(f);
+}
+
+#define FILE_OPS                                                                                   \
+	.type = "file", .submit = file_submit, .free_slots = file_free_slots,                      \
+	.metadata_bytes = file_metadata_bytes, .destroy = file_destroy
+
+static const struct dev_ops file_fixed_ops = {FILE_OPS};
+static const struct dev_ops file_growing_ops = {FILE_OPS, .grow = file_grow};
+
+static int engine_start(struct file_dev *f, bool no_io_uring)
+{
+	int r = -ENOSYS;
+
+	f->engine = &file_uring_ops;
+	if (!no_io_uring)
+		r = f->engine->start(f);
+	/* Whatever the reason is (EPERM, ENOSYS, ENOMEM): threads do the same job. */
+	if (r) {
+		f->engine = &file_threads_ops;
+		r = f->engine->start(f);
+	}
+	return r;
+}
+
+struct dev *dev_file_create(const struct file_config *cfg, int *err, char *errbuf, size_t errlen)
+{
+	struct file_dev *f = calloc(1, sizeof(*f));
+
+	*err = -ENOMEM;
+	if (errbuf && errlen)
+		snprintf(errbuf, errlen, "file:%s: out of memory", cfg->path);
+	if (!f)
+		return NULL;
+	f->fd = -1;
+	f->d.ops = cfg->bytes ? &file_fixed_ops : &file_growing_ops;
+	us_mutex_init(&f->grow_lock, &grow_class);
+	snprintf(f->d.name, sizeof(f->d.name), "%s", cfg->path);
+	*err = file_open(f, cfg, errbuf, errlen);
+	if (!*err) {
+		*err = dev_slot_map_init(&f->map, f->d.max_slots);
+		if (!*err)
+			*err = engine_start(f, cfg->no_io_uring);
+		if (*err && errbuf && errlen)
+			snprintf(errbuf, errlen, "file:%s: cannot start its I/O: %s", cfg->path,
+				 strerror(-*err));
+	}
+	file_open_end(f, cfg, !*err);
+	if (*err) {
+		file_destroy(&f->d);
+		return NULL;
+	}
+	if (errbuf && errlen)
+		errbuf[0] = '\0';
+	return &f->d;
+}
+
+const char *dev_file_engine(const struct dev *d, bool *direct)
+{
+	struct file_dev *f;
+
+	if (d->ops != &file_fixed_ops && d->ops != &file_growing_ops)
+		return NULL;
+	f = to_file(d);
+	if (direct)
+		*direct = f->direct;
+	return f->engine->name;
+}
