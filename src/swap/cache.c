@@ -258,6 +258,8 @@ void cache_free(struct cache *c, uint32_t id, unsigned int order)
 	struct buf_region *r = &c->regions[order];
 	struct buf *b = &c->bufs[id];
 
+	if (unlikely(order > MAX_ORDER))
+		swap_bug("buffer %u of order %u", id, order);
 	us_mutex_lock(&c->lock);
 	if (b->state == BUF_QUEUED) {
 		list_remove(c, &c->queue, id);

@@ -17,7 +17,7 @@ struct host {
 	atomic_int shrinks, resumes, ooms, waiting;
 	atomic_bool enospc, oom_frees;
 	_Atomic uint64_t max_batch, min_free_at_resume;
-	uint64_t limit;
+	_Atomic uint64_t limit;
 };
 
 static uint64_t host_used(void *p)
@@ -221,8 +221,8 @@ static void test_new_limit_takes_effect_at_once(void **state)
 	reclaim_need(&r);
 	clock_sleep_ns(200 * NSEC_PER_MSEC);
 	assert_int_equal(h.resumes, 0);
+	atomic_store(&h.limit, MIB(512));
 	reclaim_set_limit(&r, MIB(512));
-	h.limit = MIB(512);
 	wait_for(h.resumes > 0);
 	reclaim_stop(&r);
 }
