@@ -129,7 +129,7 @@ struct file_config {
  * the remedy (no prefix, no newline).
  */
 struct dev *dev_file_create(const struct file_config *cfg, int *err, char *errbuf, size_t errlen);
-/* How the file device does its I/O: "io_uring" or "threads", and whether direct. */
+/* How a file device does its I/O: "io_uring" or "threads", and whether direct. NULL: no file. */
 const char *dev_file_engine(const struct dev *d, bool *direct);
 
 /* ---- stackable, for tests ---- */

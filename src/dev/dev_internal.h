@@ -33,4 +33,9 @@ bool dev_slot_map_all(const struct dev_slot_map *m, uint32_t slot, uint32_t nr);
 /* Sets or clears, and keeps d's stored_pages and stored_bytes (a page takes 4096 bytes). */
 void dev_mark(struct dev *d, struct dev_slot_map *m, uint32_t slot, uint32_t nr, bool stored);
 
+/* The compressed object that a zram's slot holds, or NULL. For tests, which damage it. */
+void *dev_zram_object(struct dev *d, uint32_t slot, size_t *bytes);
+/* Walks a zram's tables; aborts on a broken invariant. No io may be in flight. */
+void dev_zram_check(struct dev *d);
+
 #endif

@@ -327,6 +327,38 @@ static const struct dev_ops zram_ops = {
 	.destroy = zram_destroy,
 };
 
+void *dev_zram_object(struct dev *d, uint32_t slot, size_t *bytes)
+{
+	struct zram *z = to_zram(d);
+	uint32_t handle = z->table[slot];
+
+	if (!handle)
+		return NULL;
+	*bytes = zpool_size(z->pool, handle);
+	return zpool_map(z->pool, handle);
+}
+
+void dev_zram_check(struct dev *d)
+{
+	struct zram *z = to_zram(d);
+	uint64_t pages = 0, bytes = 0;
+
+	zpool_check(z->pool);
+	for (uint32_t slot = 1; slot < d->max_slots; slot++) {
+		uint32_t handle = z->table[slot];
+
+		pages += handle != 0;
+		if (handle && handle != z->table[slot - 1])
+			bytes += zpool_size(z->pool, handle);
+	}
+	/* A chunk with a hole is met twice above, so bytes may only be too high. */
+	if (pages != atomic_load(&d->stored_pages) || bytes < atomic_load(&d->stored_bytes) ||
+	    zpool_stored_bytes(z->pool) != atomic_load(&d->stored_bytes)) {
+		fprintf(stderr, "uswap: %s: counters and table differ\n", d->name);
+		abort();
+	}
+}
+
 struct dev *dev_zram_create(const struct zram_config *cfg, int *err)
 {
 	uint64_t slots = cfg->bytes >> PAGE_SHIFT;

@@ -610,3 +610,17 @@ void zpool_check(struct zpool *zp)
 		broken("stored bytes miscounted", (uint32_t)t.stored);
 	us_mutex_unlock(&zp->lock);
 }
+
+int zpool_to_text(struct zpool *zp, char *buf, size_t len)
+{
+	uint64_t empty;
+
+	us_mutex_lock(&zp->lock);
+	empty = zp->empty_pages;
+	us_mutex_unlock(&zp->lock);
+	return snprintf(buf, len, "zpool: %llu bytes stored, %llu touched (%llu empty), %llu tables",
+			(unsigned long long)zpool_stored_bytes(zp),
+			(unsigned long long)(atomic_load(&zp->touched_pages) << PAGE_SHIFT),
+			(unsigned long long)(empty << PAGE_SHIFT),
+			(unsigned long long)zpool_metadata_bytes(zp));
+}

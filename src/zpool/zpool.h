@@ -36,7 +36,12 @@ uint64_t zpool_bytes(struct zpool *zp);
 uint64_t zpool_stored_bytes(struct zpool *zp);
 /* The part of zpool_bytes() that is tables. */
 uint64_t zpool_metadata_bytes(struct zpool *zp);
-/* Walks every invariant; aborts with a message on a broken one. For tests and debug level 3. */
+/*
+ * Walks every invariant; aborts with a message on a broken one. For tests and debug level 3. No
+ * other call may run meanwhile.
+ */
 void zpool_check(struct zpool *zp);
+/* One line about its state, for logs. Returns what snprintf(3) would. */
+int zpool_to_text(struct zpool *zp, char *buf, size_t len);
 
 #endif
