@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: MIT
+"""fork: families larger than the budget, storms, and every way to make a child."""
+from harness import MIB, case, check, need
+
+
+@case(timeout=90)
+def families(t):
+    """Three children and their children, each with its own half: about six times the budget."""
+    _, run = t.compare([t.program('families'), '64M', '3'], fraction=0.3, pages_out=15000,
+                       swap=[f'file:{t.swap_dir}/swap:2G'])
+    check(run.vmstat('uffd_fork') >= 6, f'uffd_fork {run.vmstat("uffd_fork")}')
+
+
+@case()
+def once_forked_pages(t):
+    """Memory shared with a child that has ended becomes evictable again."""
+    run = t.under_uswap([t.program('oncefork'), '-a', '48M', '-b', '96M'], ram=80 * MIB,
+                        swap=[f'file:{t.swap_dir}/swap:1G'])
+    fields = dict(f.split(b'=') for f in run.stdout.split() if b'=' in f)
+    check(int(fields[b'wrong']) == 0, f'{run.stdout!r}')
+    check(int(fields[b'out']) > 6000, f'only {int(fields[b"out"])} of 12288 pages are out')
+    run.expect_within_budget()
+
+
+@case()
+def shared_with_a_living_child(t):
+    """The same while the child lives: both need it, it counts once, and all stays right."""
+    run = t.under_uswap([t.program('oncefork'), '-a', '32M', '-b', '64M', '-k'], ram=64 * MIB,
+                        swap=[f'file:{t.swap_dir}/swap:1G'])
+    check(b'wrong=0' in run.stdout, f'{run.stdout!r}')
+    run.expect_within_budget()
+
+
+@case()
+def fork_storm_with_signals(t):
+    """fork interrupted again and again: no stray child, no lost page, no leak."""
+    script = '''
+import mmap, os, signal
+m = mmap.mmap(-1, 64 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+for at in range(0, len(m), 4096):
+    m[at:at + 8] = at.to_bytes(8, "big")
+hits = 0
+def alarm(*_):
+    global hits
+    hits += 1
+signal.signal(signal.SIGALRM, alarm)
+signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+bad = 0
+for i in range(150):
+    pid = os.fork()
+    if pid == 0:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        at = (i * 7919 % 16384) * 4096
+        os._exit(m[at:at + 8] != at.to_bytes(8, "big"))
+    bad += os.waitpid(pid, 0)[1] != 0
+signal.setitimer(signal.ITIMER_REAL, 0)
+for at in range(0, len(m), 4096):
+    bad += m[at:at + 8] != at.to_bytes(8, "big")
+print("bad", bad, "hits" if hits else "no hits")
+'''
+    run = t.under_uswap([need('python3'), '-c', script], ram=40 * MIB, timeout=50)
+    check(run.stdout == b'bad 0 hits\n', f'{run.stdout!r} {run.stderr[-300:]!r}')
+    check(sum(d['used'] for d in run.report['devices']) == 0, 'the devices still hold pages')
+
+
+@case()
+def raw_clone_children(t):
+    """Children that no handler sees: served, and counted."""
+    run = t.under_uswap([t.program('stress'), '-s', '4', '-o', 'Fdy', '-t', '2'], ram=20 * MIB)
+    check(b' wrong=0 ' in run.stdout and b'children_died=0' in run.stdout, f'{run.stdout!r}')
+    check(run.vmstat('fork_unhelped') > 0, 'fork_unhelped is 0')
+
+
+@case()
+def fork_then_exec(t):
+    """subprocess of a large parent: vfork and posix_spawn, hundreds of times."""
+    script = '''
+import mmap, subprocess
+m = mmap.mmap(-1, 96 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+for at in range(0, len(m), 4096):
+    m[at:at + 8] = at.to_bytes(8, "big")
+for i in range(100):
+    assert subprocess.run(["/bin/echo", str(i)], capture_output=True).stdout == b"%d\\n" % i
+for i in range(30):
+    assert subprocess.run(["/bin/true"], preexec_fn=lambda: None).returncode == 0
+assert all(m[at:at + 8] == at.to_bytes(8, "big") for at in range(0, len(m), 4096))
+print("done")
+'''
+    run = t.under_uswap([need('python3'), '-c', script], ram=48 * MIB)
+    check(run.stdout == b'done\n', f'{run.stdout!r} {run.stderr[-300:]!r}')
+    run.expect_swapped(5000)
+
+
+@case()
+def program_becomes_another(t):
+    """exec from a large program: the old memory goes, the new program is managed."""
+    fill = t.program('fill')
+    script = ("import mmap, os\nm = mmap.mmap(-1, 96 << 20, flags=mmap.MAP_PRIVATE | '
+              'mmap.MAP_ANONYMOUS)\nfor at in range(0, len(m), 4096): m[at] = 1\n'
+              f'os.execv({fill!r}, ["fill", "-m", "96M", "-p", "2"])')
+    run = t.under_uswap([need('python3'), '-c', script], ram=48 * MIB)
+    check(run.stdout == b'fill: pages=24576 wrong=0\n', f'{run.stdout!r} {run.stderr[-300:]!r}')
+    run.expect_within_budget()
+    check(run.vmstat('exec_managed') >= 2, f'exec_managed {run.vmstat("exec_managed")}')

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: MIT
+"""Ends: of the supervisor, of a program, of everything at once."""
+import os
+import signal
+import struct
+import subprocess
+import time
+
+from harness import MIB, Failure, case, check, need, read_bytes, tagged_processes
+
+
+def counters(path):
+    data = read_bytes(path)
+    return struct.unpack('QQQ', data[:24]) if len(data) >= 24 else (0, 0, 0)
+
+
+def checking_job(t, nr=3, each=64, ram=64):
+    """Several programs that check their pages for ever and count in files."""
+    files = [t.path(f'live{i}') for i in range(nr)]
+    script = ''.join(f'{t.program("fill")} -m {each}M -S {i + 1} -L -o {f} & '
+                     for i, f in enumerate(files)) + 'wait'
+    run = t.start(['sh', '-c', script], ram=ram * MIB,
+                  swap=[f'file:{t.swap_dir}/swap:1G'])
+    end = time.monotonic() + 60
+    while any(counters(f)[2] < 1 for f in files):
+        check(run.proc.poll() is None, f'ended early: {run.stderr!r}')
+        check(time.monotonic() < end, 'the programs did not get through one pass')
+        time.sleep(0.05)
+    return run, files
+
+
+def await_death(run, seconds, what):
+    start = time.monotonic()
+    while True:
+        left = tagged_processes(run.tag)
+        if not left:
+            return time.monotonic() - start
+        check(time.monotonic() - start < seconds,
+              f'{seconds} s after {what}: ' + ', '.join(f'{p.pid} {p.comm} {p.state}'
+                                                        for p in left))
+        time.sleep(0.01)
+
+
+def expect_no_wrong_byte(files):
+    for f in files:
+        checks, wrong, _ = counters(f)
+        check(checks > 0, 'nothing was checked')
+        check(wrong == 0, f'{wrong} wrong pages of {checks} were read')
+
+
+@case(timeout=120)
+def supervisor_killed(t):
+    """The whole job dies within a second, with a message, before it reads one wrong byte."""
+    for attempt in range(3):
+        run, files = checking_job(t)
+        time.sleep(0.1 * attempt)
+        os.kill(run.supervisor(), signal.SIGKILL)
+        took = await_death(run, 1.0, 'kill -9 of the supervisor')
+        run.wait(5)
+        expect_no_wrong_byte(files)
+        check(run.status != 0, f'status {run.status}')
+        check('uswap' in run.stderr and 'supervisor' in run.stderr, f'no message: {run.stderr!r}')
+        t.note(f'dead after {took * 1000:.0f} ms')
+        run.job['keep'] = set(os.listdir(t.swap_dir))
+        run.expect_nothing_left()
+
+
+@case(timeout=60)
+def supervisor_stopped_then_killed(t):
+    run, files = checking_job(t)
+    supervisor = run.supervisor()
+    os.kill(supervisor, signal.SIGSTOP)
+    time.sleep(0.5)
+    os.kill(supervisor, signal.SIGKILL)
+    await_death(run, 1.0, 'SIGSTOP and SIGKILL of the supervisor')
+    run.wait(5)
+    expect_no_wrong_byte(files)
+
+
+@case(timeout=60)
+def supervisor_stopped_for_a_while(t):
+    """Programs wait, and go on when it does."""
+    run, files = checking_job(t)
+    supervisor = run.supervisor()
+    os.kill(supervisor, signal.SIGSTOP)
+    time.sleep(1)
+    os.kill(supervisor, signal.SIGCONT)
+    before = [counters(f)[0] for f in files]
+    time.sleep(2)
+    check(all(counters(f)[0] > b for f, b in zip(files, before)), 'no progress after SIGCONT')
+    os.kill(run.pid, signal.SIGTERM)
+    run.kill()
+    expect_no_wrong_byte(files)
+
+
+@case(timeout=60)
+def signals_at_the_supervisor(t):
+    """A storm of harmless signals changes nothing."""
+    run = t.start([t.program('fill'), '-m', '128M', '-p', '3'], ram=48 * MIB)
+    supervisor = run.supervisor()
+    for i in range(200):
+        if run.proc.poll() is not None:
+            break
+        for name in ('SIGPROF', 'SIGUSR1', 'SIGUSR2', 'SIGWINCH', 'SIGPIPE', 'SIGURG'):
+            try:
+                os.kill(supervisor, getattr(signal, name))
+            except ProcessLookupError:
+                break
+        time.sleep(0.005)
+    run.wait(60).expect_status(0)
+    check(b'wrong=0' in run.stdout, f'{run.stdout!r}')
+    run.expect_nothing_left()
+
+
+@case(timeout=60)
+def program_killed(t):
+    """kill -9 of one program: the others go on, and what it had is given back."""
+    fill = t.program('fill')
+    script = (f'{fill} -m 64M -L -S 9 & victim=$!; {fill} -m 64M -p 6 & other=$!; sleep 1.5; '
+              'kill -9 $victim; wait $victim; echo victim $?; wait $other; echo other $?')
+    run = t.under_uswap(['sh', '-c', script], ram=48 * MIB)
+    lines = run.stdout.splitlines()
+    check(b'victim 137' in lines and b'other 0' in lines and
+          b'fill: pages=16384 wrong=0' in lines, f'{run.stdout!r}')
+    report = run.report
+    check(all(p['ended'] for p in report['processes']), f'processes {report["processes"]}')
+    check(sum(d['used'] for d in report['devices']) == 0,
+          f'the devices still hold pages: {report["devices"]}')
+
+
+@case(timeout=60)
+def command_killed_while_children_live(t):
+    """The command dies; what it had started is not left unserved."""
+    live = t.path('live')
+    script = f'{t.program("fill")} -m 96M -L -o {live} & echo ready; wait'
+    run = t.start(['sh', '-c', script], ram=48 * MIB, swap=[f'file:{t.swap_dir}/swap:1G'])
+    run.wait_for_output('ready')
+    end = time.monotonic() + 40
+    while counters(live)[2] < 1 and time.monotonic() < end:
+        time.sleep(0.05)
+    shell = run.find('sh')
+    check(shell, 'no shell found')
+    os.kill(shell[0].pid, signal.SIGKILL)
+    time.sleep(0.5)
+    checks, wrong, _ = counters(live)
+    check(checks > 0 and wrong == 0, f'{wrong} wrong of {checks}')
+    # Whether the front waits for it or not: ended from outside, nothing remains.
+    for p in run.find('fill'):
+        os.kill(p.pid, signal.SIGTERM)
+    run.wait(10)
+    check(run.status == 137, f'status {run.status}, want the command\'s 137')
+    run.expect_nothing_left(timeout=5)
+
+
+@case(timeout=90)
+def processes_come_and_go(t):
+    """Hundreds of short processes beside one that is being paged: no disturbance, no leak."""
+    script = (f'{t.program("fill")} -m 96M -p 8 > {t.path("out")} & '
+              'i=0; while [ $i -lt 150 ]; do (exit 3); /bin/true; sh -c : ; i=$((i+1)); done; wait')
+    run = t.under_uswap(['sh', '-c', script], ram=48 * MIB)
+    check(read_bytes(t.path('out')) == b'fill: pages=24576 wrong=0\n',
+          f'{read_bytes(t.path("out"))!r}')
+    run.expect_swapped(5000)
+    check(sum(d['used'] for d in run.report['devices']) == 0, 'the devices still hold pages')
+
+
+@case(timeout=60)
+def memory_given_back(t):
+    """What is unmapped frees its place: the same again and again does not fill the device."""
+    script = '''
+import mmap, sys
+for i in range(12):
+    m = mmap.mmap(-1, 64 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    block = bytes(range(256)) * 4096
+    for at in range(0, len(m), len(block)):
+        m[at:at + len(block)] = block
+        m[at:at + 4] = at.to_bytes(4, "big")
+    for at in range(0, len(m), len(block)):
+        assert m[at:at + 4] == at.to_bytes(4, "big") and m[at + 4:at + 4096] == block[4:4096]
+    m.close()
+print("done")
+'''
+    run = t.under_uswap([need('python3'), '-c', script], ram=48 * MIB,
+                        swap=[f'file:{t.swap_dir}/swap:96M'])
+    check(run.stdout == b'done\n', f'{run.stdout!r}; {run.stderr!r}')
+    run.expect_swapped(20000, 5000)
+    check(all(d['used'] == 0 for d in run.report['devices']), f'{run.report["devices"]}')
+
+
+@case(timeout=60)
+def debug_reads_do_not_hang(t):
+    """ps and /proc/PID/cmdline of a swapped program answer at once."""
+    run, files = checking_job(t, nr=1, each=96, ram=48)
+    pid = run.find('fill')[0].pid
+    start = time.monotonic()
+    for _ in range(20):
+        check(b'-L' in read_bytes(f'/proc/{pid}/cmdline'), 'no command line')
+        read_bytes(f'/proc/{pid}/environ')
+    try:
+        subprocess.run(['ps', 'aux'], capture_output=True, timeout=10)
+    except FileNotFoundError:
+        pass
+    except subprocess.TimeoutExpired:
+        raise Failure('ps hangs')
+    check(time.monotonic() - start < 5, 'reading /proc is slow')
+    os.kill(run.pid, signal.SIGTERM)
+    run.kill()
+    expect_no_wrong_byte(files)
