@@ -17,7 +17,8 @@ void swap_usage(struct swap *s, struct swap_usage *u)
 {
 	memset(u, 0, sizeof(*u));
 	u->cached_bytes = cache_held_bytes(&s->cache);
-	u->nr_entries = atomic_load_explicit(&s->table.nr_live, memory_order_relaxed);
+	u->nr_entries = atomic_load_explicit(&s->table.nr_live, memory_order_relaxed) -
+			atomic_load_explicit(&s->nr_pieces, memory_order_relaxed);
 	u->swapped_pages = atomic_load_explicit(&s->swapped_pages, memory_order_relaxed);
 	u->metadata_bytes = align_up(sizeof(*s), PAGE_SIZE) + entry_table_bytes(&s->table) +
 			    dedup_bytes(&s->dedup) + cache_metadata_bytes(&s->cache);
@@ -43,9 +44,8 @@ uint64_t swap_free_pages(struct swap *s)
 		if (!swap_dev_usable(sd))
 			continue;
 		clusters_usage(&sd->clusters, &used, &peak, &usable);
-		if (sd->dev->ops->grow && !atomic_load(&sd->full_since_ns))
-			usable = MAX(usable, sd->dev->max_slots - 1);
-		n += usable - used;
+		usable = MAX(swap_dev_max_slots(sd), 1) - 1;
+		n += usable > used ? usable - used : 0;
 	}
 	return n;
 }
@@ -54,13 +54,12 @@ bool swap_order_ok(struct swap *s, unsigned int order)
 {
 	for (uint32_t i = 0; i < atomic_load(&s->nr_devs); i++) {
 		struct swap_dev *sd = &s->devs[i];
-		uint32_t now = atomic_load(&sd->dev->nr_slots);
 
 		if (!swap_dev_usable(sd))
 			continue;
 		if (clusters_order_ok(&sd->clusters, order))
 			return true;
-		if (sd->dev->ops->grow && sd->dev->max_slots - now >= 2u << order)
+		if (swap_dev_max_slots(sd) - atomic_load(&sd->dev->nr_slots) >= 2u << order)
 			return true;
 	}
 	return false;
@@ -84,8 +83,7 @@ void swap_dev_info(struct swap *s, unsigned int i, struct swap_dev_info *info)
 		.size_bytes = (uint64_t)usable << PAGE_SHIFT,
 		.used_bytes = (uint64_t)used << PAGE_SHIFT,
 		.peak_bytes = (uint64_t)peak << PAGE_SHIFT,
-		.full = !swap_dev_usable(sd) || (used == usable && !sd->dev->ops->grow) ||
-			(used == usable && usable + 1 >= sd->dev->max_slots),
+		.full = !swap_dev_usable(sd) || used + 1 >= swap_dev_max_slots(sd),
 		.errors = atomic_load(&sd->dev->errors),
 		.stored_bytes = atomic_load(&sd->dev->stored_pages) << PAGE_SHIFT,
 		.compressed_bytes = atomic_load(&sd->dev->stored_bytes),
@@ -95,9 +93,28 @@ void swap_dev_info(struct swap *s, unsigned int i, struct swap_dev_info *info)
 /* ---- consistency ---- */
 
 struct tally {
+	uint64_t pieces; /* named by SPLIT entries */
 	uint64_t live, indexed, buf_bytes, swapped_pages;
 	uint64_t dev_pages[MAX_DEVS];
 };
+
+/* The pages of the pieces are counted with these. */
+static void tally_pieces(struct swap *s, swp_t e, struct tally *t)
+{
+	struct entry *p = entry_of(&s->table, e);
+	uint64_t pages = 0;
+
+	for (swp_t n = p->slot; n; n = entry_of(&s->table, n)->chain) {
+		struct entry *q = entry_of(&s->table, n);
+
+		if (q->kind != ENTRY_DEVICE || q->indexed || atomic_load(&q->refs) != 1)
+			swap_bug("entry %u: piece %u of kind %u", e, n, q->kind);
+		pages += 1u << q->order;
+		t->pieces++;
+	}
+	if (pages != 1u << p->order)
+		swap_bug("entry %u: its pieces have %llu pages", e, (unsigned long long)pages);
+}
 
 static void tally_entry(struct swap *s, swp_t e, struct tally *t)
 {
@@ -129,6 +146,9 @@ static void tally_entry(struct swap *s, swp_t e, struct tally *t)
 		t->dev_pages[p->dev] += 1u << p->order;
 		t->swapped_pages += 1u << p->order;
 		break;
+	case ENTRY_SPLIT:
+		tally_pieces(s, e, t);
+		break;
 	case ENTRY_FILLED:
 		t->swapped_pages += 1u << p->order;
 		break;
@@ -149,6 +169,9 @@ void swap_check(struct swap *s)
 	if (t.live != atomic_load(&s->table.nr_live))
 		swap_bug("%llu live entries, %u counted", (unsigned long long)t.live,
 			 atomic_load(&s->table.nr_live));
+	if (t.pieces != atomic_load(&s->nr_pieces))
+		swap_bug("%llu pieces, %u counted", (unsigned long long)t.pieces,
+			 atomic_load(&s->nr_pieces));
 	if (t.swapped_pages != atomic_load(&s->swapped_pages))
 		swap_bug("%llu swapped pages, %llu counted", (unsigned long long)t.swapped_pages,
 			 (unsigned long long)atomic_load(&s->swapped_pages));

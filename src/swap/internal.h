@@ -41,6 +41,7 @@ struct swap_dev {
 	atomic_bool failed;
 	_Atomic uint32_t write_errors;
 	atomic_bool read_error_logged, full_logged;
+	atomic_bool grown_out; /* the last attempt to grow gave nothing */
 };
 
 /* One folio on its way to a device. */
@@ -48,13 +49,14 @@ struct write_io {
 	struct dev_io io;
 	struct swap *swap;
 	swp_t entry;
-	uint32_t buf;
+	uint32_t buf; /* of a folio of the cache; not set for a piece */
+	void *mem;
 	unsigned int order;
 	uint32_t tried;	     /* bit d: device d did not take it */
 	uint32_t tried_last; /* the same with DEV_IO_LAST */
 	uint32_t refused;    /* bit d: because it compresses poorly there */
 	unsigned int dev;    /* where it is being written */
-	enum write_state { WRITE_IDLE, WRITE_SUBMITTED, WRITE_OVER } state;
+	enum write_state { WRITE_IDLE, WRITE_SUBMITTED, WRITE_STORED, WRITE_FAILED } state;
 	bool no_run; /* some device had no run of that order */
 };
 
@@ -62,6 +64,7 @@ struct writeout {
 	struct us_mutex lock;
 	/* protected by lock */
 	struct write_io ios[WRITE_FOLIOS];
+	struct write_io pieces[WRITE_FOLIOS];
 	swp_t batch[WRITE_FOLIOS];
 	struct us_mutex done_lock;
 	struct us_cond done;
@@ -80,6 +83,7 @@ struct swap {
 	struct dedup dedup;
 	struct cache cache;
 	_Atomic uint64_t swapped_pages;
+	_Atomic uint32_t nr_pieces; /* entries that only hold a part of another one */
 
 	struct swap_dev devs[MAX_DEVS]; /* by number, which entries hold; only grows */
 	_Atomic uint32_t nr_devs;
@@ -97,6 +101,21 @@ struct swap {
 void entry_release(struct swap *s, swp_t e);
 void swap_dev_free_slots(struct swap *s, unsigned int dev, uint32_t slot, unsigned int order);
 
+void load_finish(struct swap_load *l, int result);
+/* 0, -EIO or -EBADMSG for the part of l that l->io has read, whose hash is expected. */
+int load_check(struct swap *s, struct swap_load *l, struct hash128 expected);
+
+/* ---- split.c ---- */
+
+/*
+ * Stores a folio in pieces of smaller orders, wherever these fit. Returns the first piece, or 0
+ * when even single pages found no place. Blocks. Under writeout.lock.
+ */
+swp_t split_write(struct swap *s, const struct write_io *wio);
+void split_load(struct swap_load *l, swp_t first);
+/* Frees the pieces and their slots. */
+void split_free(struct swap *s, swp_t first);
+
 /* ---- place.c ---- */
 
 /* False while nothing should be written to it. */
@@ -107,6 +126,8 @@ unsigned int swap_dev_walk(struct swap *s, uint8_t *walk);
 void swap_dev_charge(struct swap *s, unsigned int dev, uint32_t nr_pages);
 /* Slots for 2^order pages; grows the device if it can. Blocks on the disk then. 0: none. */
 uint32_t swap_dev_alloc(struct swap_dev *sd, unsigned int order);
+/* Slots that the device may have in all, slot 0 included, as far as known. */
+uint32_t swap_dev_max_slots(struct swap_dev *sd);
 /* What a write that failed says about the device. */
 void swap_dev_write_failed(struct swap_dev *sd, int err);
 
@@ -114,5 +135,11 @@ void swap_dev_write_failed(struct swap_dev *sd, int err);
 
 int writeout_init(struct writeout *w) __must_check;
 void writeout_deinit(struct writeout *w);
+/*
+ * Writes each of ios that is WRITE_IDLE to the first device that takes it, and waits for all. They
+ * are WRITE_STORED or WRITE_FAILED then; slots of refused writes are free again.
+ */
+void write_ios(struct swap *s, struct write_io *ios, unsigned int n);
+void count_written(struct swap *s, const struct write_io *wio);
 
 #endif

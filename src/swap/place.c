@@ -76,7 +76,17 @@ static bool grow_dev(struct swap_dev *sd, uint32_t nr_pages)
 	/* A run must be aligned, so up to one more run of slots may be needed. */
 	grown = d->ops->grow(d, (uint32_t)MIN((uint64_t)now + 2ull * nr_pages, d->max_slots));
 	clusters_set_size(&sd->clusters, grown);
+	atomic_store(&sd->grown_out, grown <= now);
 	return grown > now;
+}
+
+uint32_t swap_dev_max_slots(struct swap_dev *sd)
+{
+	struct dev *d = sd->dev;
+
+	if (!d->ops->grow || atomic_load(&sd->grown_out) || atomic_load(&sd->full_since_ns))
+		return atomic_load(&d->nr_slots);
+	return d->max_slots;
 }
 
 uint32_t swap_dev_alloc(struct swap_dev *sd, unsigned int order)

@@ -4,8 +4,9 @@
  *
  *   swap_new                 -> FILLING   (the creator's reference)
  *   swap_seal                FILLING -> FILLED | CACHED; or the reference moves to an equal entry
- *   swap_writeout            CACHED  -> DEVICE
+ *   swap_writeout            CACHED  -> DEVICE, or SPLIT where no device has room for it whole
  *   last swap_put            any     -> free
+ *   swap_mark_lost           FILLING -> LOST
  *   swap_abandon             FILLING -> free, or LOST if others refer to it
  */
 #include "swap/swap.h"
@@ -175,20 +176,25 @@ enum swap_sealed swap_seal(struct swap *s, swp_t e, swp_t *out)
 	return SWAP_SEALED_EQUAL;
 }
 
-void swap_abandon(struct swap *s, swp_t e)
+void swap_mark_lost(struct swap *s, swp_t e)
 {
 	struct entry *p = entry_of(&s->table, e);
 	uint32_t id = p->slot;
 
 	entry_assert_live(&s->table, e);
 	if (p->kind != ENTRY_FILLING)
-		swap_bug("entry %u is abandoned after it was sealed", e);
-	/* If somebody does refer to it, that is answered with an error, not with a wrong page. */
+		swap_bug("entry %u is given up after it was sealed", e);
 	entry_lock(&s->table, e);
 	p->kind = ENTRY_LOST;
 	p->slot = 0;
 	entry_unlock(&s->table, e);
 	cache_free(&s->cache, id, p->order);
+}
+
+void swap_abandon(struct swap *s, swp_t e)
+{
+	/* If somebody does refer to it, that is answered with an error, not with a wrong page. */
+	swap_mark_lost(s, e);
 	swap_put(s, e, 1);
 }
 
@@ -239,6 +245,10 @@ void entry_release(struct swap *s, swp_t e)
 		swap_dev_free_slots(s, p->dev, p->slot, p->order);
 		atomic_fetch_sub(&s->swapped_pages, 1u << p->order);
 		break;
+	case ENTRY_SPLIT:
+		split_free(s, p->slot);
+		atomic_fetch_sub(&s->swapped_pages, 1u << p->order);
+		break;
 	case ENTRY_FILLED:
 		atomic_fetch_sub(&s->swapped_pages, 1u << p->order);
 		break;
@@ -278,9 +288,7 @@ bool swap_keep_copy(struct swap *s, swp_t e)
 	if (look_at(s, e, &sd) != ENTRY_DEVICE || dev_in_memory(sd->dev))
 		return false;
 	clusters_usage(&sd->clusters, &used, &peak, &usable);
-	if (sd->dev->ops->grow && !atomic_load_explicit(&sd->full_since_ns, memory_order_relaxed))
-		usable = sd->dev->max_slots - 1;
-	return used <= usable / 2;
+	return used <= (swap_dev_max_slots(sd) - 1) / 2;
 }
 
 /* ---- back ---- */
@@ -290,10 +298,12 @@ bool swap_load_is_fast(struct swap *s, swp_t e)
 	struct swap_dev *sd;
 	enum entry_kind kind = look_at(s, e, &sd);
 
-	return kind != ENTRY_DEVICE || dev_in_memory(sd->dev);
+	if (kind == ENTRY_DEVICE)
+		return dev_in_memory(sd->dev);
+	return kind != ENTRY_SPLIT;
 }
 
-static void load_finish(struct swap_load *l, int result)
+void load_finish(struct swap_load *l, int result)
 {
 	struct swap *s = l->swap;
 	swp_t e = l->entry;
@@ -313,9 +323,8 @@ static void log_read_error(struct swap_dev *sd, const char *what)
  * A copy that cannot be read back, or reads back wrong, must not stand in for other folios with
  * the same content: it leaves the index. The entry stays, so each use of it gets the error.
  */
-static int check_loaded(struct swap *s, struct swap_load *l)
+int load_check(struct swap *s, struct swap_load *l, struct hash128 expected)
 {
-	struct entry *p = entry_of(&s->table, l->entry);
 	struct swap_dev *sd = l->io.priv;
 	uint32_t nr = l->io.nr_pages;
 
@@ -325,22 +334,25 @@ static int check_loaded(struct swap *s, struct swap_load *l)
 		log_read_error(sd, "a read failed");
 		return -EIO;
 	}
-	if (!hash_equal(hash_folio(l->buf, nr * PAGE_SIZE), p->hash)) {
+	if (!hash_equal(hash_folio(l->io.buf, nr * PAGE_SIZE), expected)) {
 		dedup_remove(&s->dedup, l->entry);
 		vmstat_add(VMSTAT_swap_corrupt, 1);
 		log_read_error(sd, "returned content that differs from what was written");
 		return -EBADMSG;
 	}
 	vmstat_add(dev_in_memory(sd->dev) ? VMSTAT_zswpin : VMSTAT_pswpin, nr);
-	atomic_fetch_add_explicit(&order_stats[p->order].swpin, 1, memory_order_relaxed);
 	return 0;
 }
 
 static void device_load_done(struct dev_io *io)
 {
 	struct swap_load *l = container_of(io, struct swap_load, io);
+	struct entry *p = entry_of(&l->swap->table, l->entry);
+	int err = load_check(l->swap, l, p->hash);
 
-	load_finish(l, check_loaded(l->swap, l));
+	if (!err)
+		atomic_fetch_add_explicit(&order_stats[p->order].swpin, 1, memory_order_relaxed);
+	load_finish(l, err);
 }
 
 static void load_from_device(struct swap_load *l, struct swap_dev *sd, uint32_t slot,
@@ -413,6 +425,9 @@ void swap_load(struct swap *s, struct swap_load *l)
 		break;
 	case ENTRY_DEVICE:
 		load_from_device(l, &s->devs[dev], slot, p->order);
+		break;
+	case ENTRY_SPLIT:
+		split_load(l, slot);
 		break;
 	default:
 		load_finish(l, -EIO);

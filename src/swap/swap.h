@@ -7,6 +7,7 @@
  *   CACHED   its raw content is in a buffer of the swap cache, not yet written (second chance)
  *   FILLED   every 8-byte word of it has one value; nothing is stored
  *   DEVICE   at a slot of a device
+ *   SPLIT    in several pieces on devices, since no device had room for it whole
  *   LOST     the content is gone (a device failed while nothing else had it); loads give -EIO
  * Tables of spaces hold (entry, page within the folio), never slots; each such word owns one
  * reference. A new entry starts with one reference, the creator's.
@@ -54,7 +55,9 @@ int swap_new(struct swap *s, unsigned int order, swp_t *e, void **buf) __must_ch
  * to another live entry of the same order returns that entry instead. The result, in *out, bears
  * one creator's reference which the caller must swap_put() when its words are set; if *out != e
  * then e keeps the references that others took meanwhile (and stays valid, its own content kept),
- * and the creator's reference on e has been dropped.
+ * and the creator's reference on e has been dropped: e may be gone, and its number in use again.
+ * So where others can still come across e (a word that names it), the caller takes a reference
+ * with swap_get() before, and drops it when no word names e any more.
  */
 enum swap_sealed {
 	SWAP_SEALED_CACHED, /* *out == e, will be written */
@@ -62,6 +65,9 @@ enum swap_sealed {
 	SWAP_SEALED_EQUAL,  /* *out != e; the caller counts swpout_unchanged or swpout_shared */
 };
 enum swap_sealed swap_seal(struct swap *s, swp_t e, swp_t *out);
+
+/* An entry that was never sealed: its content cannot be had. Loads give -EIO. Frees the buffer. */
+void swap_mark_lost(struct swap *s, swp_t e);
 
 /* Gives up an entry that was never sealed and that nobody else refers to. */
 void swap_abandon(struct swap *s, swp_t e);
@@ -96,6 +102,9 @@ struct swap_load {
 	struct swap *swap;
 	struct dev_io io;
 	uint64_t start_ns;
+	uint32_t piece; /* SPLIT: the piece that is being read, and its first page in the folio */
+	uint32_t piece_page;
+	_Atomic int turn;
 };
 
 /*
@@ -119,7 +128,7 @@ int64_t swap_writeout(struct swap *s, uint64_t nr_pages);
 
 /*
  * False when folios of that order are likely to find no aligned run on any device: make smaller
- * ones. A folio that found none stays CACHED until one comes free.
+ * ones. A folio that finds none is stored in pieces, which makes it slower to load.
  */
 bool swap_order_ok(struct swap *s, unsigned int order);
 

@@ -74,7 +74,7 @@ static void submit(struct swap *s, struct write_io *wio, unsigned int dev, uint3
 		.flags = last ? DEV_IO_LAST : 0,
 		.slot = slot,
 		.nr_pages = 1u << wio->order,
-		.buf = cache_mem(&s->cache, wio->buf, wio->order),
+		.buf = wio->mem,
 		.done = write_done,
 	};
 	atomic_fetch_add(&s->writeout.pending, 1);
@@ -116,41 +116,18 @@ static bool submit_next(struct swap *s, struct write_io *wio)
 	return false;
 }
 
-static void count_written(struct swap_dev *sd, unsigned int order)
+void count_written(struct swap *s, const struct write_io *wio)
 {
-	struct order_stat *st = &order_stats[order];
+	struct order_stat *st = &order_stats[wio->order];
 
-	if (dev_in_memory(sd->dev)) {
-		vmstat_add(VMSTAT_zswpout, 1u << order);
+	swap_dev_charge(s, wio->dev, 1u << wio->order);
+	if (dev_in_memory(s->devs[wio->dev].dev)) {
+		vmstat_add(VMSTAT_zswpout, 1u << wio->order);
 		atomic_fetch_add_explicit(&st->zswpout, 1, memory_order_relaxed);
 	} else {
-		vmstat_add(VMSTAT_pswpout, 1u << order);
+		vmstat_add(VMSTAT_pswpout, 1u << wio->order);
 		atomic_fetch_add_explicit(&st->swpout, 1, memory_order_relaxed);
 	}
-}
-
-static void written(struct swap *s, struct write_io *wio)
-{
-	struct entry *p = entry_of(&s->table, wio->entry);
-	struct buf *b = &s->cache.bufs[wio->buf];
-	bool pinned;
-
-	entry_lock(&s->table, wio->entry);
-	p->kind = ENTRY_DEVICE;
-	p->dev = (uint8_t)wio->dev;
-	p->slot = wio->io.slot;
-	pinned = b->pins;
-	if (pinned)
-		b->flags |= BUF_ORPHAN;
-	entry_unlock(&s->table, wio->entry);
-	/* No load can pin it any more, so an unpinned buffer is ours. */
-	if (!pinned)
-		cache_free(&s->cache, wio->buf, wio->order);
-	atomic_fetch_add(&s->swapped_pages, 1u << wio->order);
-	swap_dev_charge(s, wio->dev, 1u << wio->order);
-	count_written(&s->devs[wio->dev], wio->order);
-	wio->state = WRITE_OVER;
-	swap_put(s, wio->entry, 1);
 }
 
 static void refused(struct swap *s, struct write_io *wio)
@@ -169,14 +146,30 @@ static void refused(struct swap *s, struct write_io *wio)
 	wio->state = WRITE_IDLE;
 }
 
-static void give_up(struct swap *s, struct write_io *wio)
+void write_ios(struct swap *s, struct write_io *ios, unsigned int n)
 {
-	if (wio->order && wio->no_run)
-		atomic_fetch_add_explicit(&order_stats[wio->order].swpout_fallback, 1,
-					  memory_order_relaxed);
-	cache_queue(&s->cache, wio->buf, wio->entry);
-	wio->state = WRITE_OVER;
-	swap_put(s, wio->entry, 1);
+	struct writeout *w = &s->writeout;
+	bool again;
+
+	do {
+		again = false;
+		atomic_store(&w->pending, 1);
+		for (unsigned int i = 0; i < n; i++)
+			if (ios[i].state == WRITE_IDLE && !submit_next(s, &ios[i]))
+				ios[i].state = WRITE_FAILED;
+		wait_for_writes(w);
+		for (unsigned int i = 0; i < n; i++) {
+			if (ios[i].state != WRITE_SUBMITTED)
+				continue;
+			if (ios[i].io.result == 0) {
+				ios[i].state = WRITE_STORED;
+				count_written(s, &ios[i]);
+			} else {
+				refused(s, &ios[i]);
+				again = true;
+			}
+		}
+	} while (again);
 }
 
 /* ---- batches ---- */
@@ -188,9 +181,48 @@ static void prepare(struct swap *s, struct write_io *wio, swp_t e)
 	entry_lock(&s->table, e);
 	if (p->kind != ENTRY_CACHED)
 		swap_bug("entry %u of kind %u is on the queue", e, p->kind);
-	*wio = (struct write_io){
-		.swap = s, .entry = e, .buf = p->slot, .order = p->order, .state = WRITE_IDLE};
+	*wio = (struct write_io){.swap = s,
+				 .entry = e,
+				 .buf = p->slot,
+				 .mem = cache_mem(&s->cache, p->slot, p->order),
+				 .order = p->order};
 	entry_unlock(&s->table, e);
+}
+
+/* From here on the entry is where it was written to. */
+static void leave_cache(struct swap *s, struct write_io *wio, enum entry_kind kind, uint32_t slot)
+{
+	struct entry *p = entry_of(&s->table, wio->entry);
+	struct buf *b = &s->cache.bufs[wio->buf];
+	bool pinned;
+
+	entry_lock(&s->table, wio->entry);
+	p->kind = (uint8_t)kind;
+	p->dev = (uint8_t)wio->dev;
+	p->slot = slot;
+	pinned = b->pins;
+	if (pinned)
+		b->flags |= BUF_ORPHAN;
+	entry_unlock(&s->table, wio->entry);
+	/* No load can pin it any more, so an unpinned buffer is ours. */
+	if (!pinned)
+		cache_free(&s->cache, wio->buf, wio->order);
+	atomic_fetch_add(&s->swapped_pages, 1u << wio->order);
+}
+
+/* Nobody took the folio whole. Returns true if it was stored in pieces. */
+static bool store_in_pieces(struct swap *s, struct write_io *wio)
+{
+	swp_t first;
+
+	if (!wio->order || !wio->no_run)
+		return false;
+	atomic_fetch_add_explicit(&order_stats[wio->order].swpout_fallback, 1,
+				  memory_order_relaxed);
+	first = split_write(s, wio);
+	if (first)
+		leave_cache(s, wio, ENTRY_SPLIT, first);
+	return first;
 }
 
 /* Returns the pages that left the cache. */
@@ -198,31 +230,23 @@ static uint64_t write_batch(struct swap *s, unsigned int n)
 {
 	struct writeout *w = &s->writeout;
 	uint64_t left = 0;
-	bool again;
 
 	for (unsigned int i = 0; i < n; i++)
 		prepare(s, &w->ios[i], w->batch[i]);
-	do {
-		again = false;
-		atomic_store(&w->pending, 1);
-		for (unsigned int i = 0; i < n; i++)
-			if (w->ios[i].state == WRITE_IDLE && !submit_next(s, &w->ios[i]))
-				give_up(s, &w->ios[i]);
-		wait_for_writes(w);
-		for (unsigned int i = 0; i < n; i++) {
-			struct write_io *wio = &w->ios[i];
+	write_ios(s, w->ios, n);
+	for (unsigned int i = 0; i < n; i++) {
+		struct write_io *wio = &w->ios[i];
 
-			if (wio->state != WRITE_SUBMITTED)
-				continue;
-			if (wio->io.result == 0) {
-				written(s, wio);
-				left += 1u << wio->order;
-			} else {
-				refused(s, wio);
-				again = true;
-			}
+		if (wio->state == WRITE_STORED) {
+			leave_cache(s, wio, ENTRY_DEVICE, wio->io.slot);
+			left += 1u << wio->order;
+		} else if (store_in_pieces(s, wio)) {
+			left += 1u << wio->order;
+		} else {
+			cache_queue(&s->cache, wio->buf, wio->entry);
 		}
-	} while (again);
+		swap_put(s, wio->entry, 1);
+	}
 	return left;
 }
 

@@ -2,6 +2,8 @@
 /* What the calls of swap.h promise, one by one. */
 #include "test_swap_util.h"
 
+#include <sys/mman.h>
+
 static char buf[MAX_FOLIO_BYTES] __attribute__((aligned(4096)));
 
 static struct key random_key(uint64_t seed, unsigned int order)
@@ -175,6 +177,55 @@ static void test_full_cache_says_so_and_its_memory_is_bounded(void **state)
 	assert_true(u.cached_bytes <= MIB(1));
 	while (n--)
 		swap_put(s, e[n], 1);
+	swap_check(s);
+	swap_destroy(s);
+}
+
+/* Memory that the kernel really has behind the buffers. */
+static uint64_t resident_bytes(struct swap *s)
+{
+	static unsigned char vec[1024];
+	uint64_t pages = 0;
+
+	for (unsigned int o = 0; o <= MAX_ORDER; o++) {
+		struct buf_region *r = &s->cache.regions[o];
+		size_t bytes = (size_t)r->nr * (PAGE_SIZE << o);
+
+		assert_int_equal(mincore(r->mem, bytes, vec), 0);
+		for (size_t i = 0; i < bytes / PAGE_SIZE; i++)
+			pages += vec[i] & 1;
+	}
+	return pages * PAGE_SIZE;
+}
+
+static void test_figure_of_the_cache_covers_the_memory_behind_it(void **state)
+{
+	struct swap *s = test_swap(MIB(4));
+	struct tdev *t = tdev_create(1 << 14, 0, false);
+	struct swap_usage u;
+	struct rng r;
+	swp_t e[2000];
+	unsigned int n = 0;
+
+	(void)state;
+	test_swap_on(s, t, 0);
+	rng_init(&r, 11);
+	for (int i = 0; i < 600; i++) {
+		struct key k = random_key(n, (unsigned int)rng_below(&r, 7));
+
+		swap_usage(s, &u);
+		if (u.cached_bytes > MIB(3))
+			assert_true(swap_writeout(s, rng_below(&r, 700)) >= 0);
+		e[n] = test_store(s, &k, NULL);
+		n++;
+		if (i % 3 == 0)
+			swap_put(s, e[--n], 1);
+		swap_usage(s, &u);
+		assert_true(resident_bytes(s) <= u.cached_bytes);
+	}
+	while (n--)
+		swap_put(s, e[n], 1);
+	assert_true(resident_bytes(s) <= MIB(1));
 	swap_check(s);
 	swap_destroy(s);
 }
@@ -415,6 +466,91 @@ static void test_device_grows_when_it_runs_out_of_slots(void **state)
 	swap_destroy(s);
 }
 
+static void check_split_on_crowded_device(bool async)
+{
+	struct swap *s = test_swap(MIB(4));
+	struct tdev *t = tdev_create(2048, 0, async);
+	struct key big = random_key(9000, MAX_ORDER), mid = random_key(9001, 3);
+	uint64_t fallback = atomic_load(&order_stats[MAX_ORDER].swpout_fallback);
+	struct swap_usage u;
+	swp_t e[2047], x, y;
+	enum swap_sealed how;
+
+	test_swap_on(s, t, 0);
+	for (unsigned int i = 0; i < 2047; i += 89)
+		store_and_write(s, e + i, 89, 0, i);
+	assert_false(swap_order_ok(s, 0));
+	for (unsigned int i = 0; i < 2047; i += 3)
+		swap_put(s, e[i], 1);
+	assert_false(swap_order_ok(s, 1));
+	x = test_store(s, &big, NULL);
+	y = test_store(s, &mid, NULL);
+	assert_int_equal(swap_writeout(s, 520), 520);
+	assert_int_equal(test_kind(s, x), ENTRY_SPLIT);
+	assert_int_equal(atomic_load(&order_stats[MAX_ORDER].swpout_fallback), fallback + 1);
+	swap_check(s);
+	swap_usage(s, &u);
+	assert_int_equal(u.nr_entries, 2047 - 683 + 2);
+	assert_int_equal(u.swapped_pages, 2047 - 683 + 520);
+	assert_false(swap_keep_copy(s, x));
+	assert_int_equal(test_load_matches(s, x, &big), 0);
+	assert_int_equal(test_load_matches(s, y, &mid), 0);
+	assert_int_equal(test_store(s, &big, &how), x);
+	assert_int_equal(how, SWAP_SEALED_EQUAL);
+	t->read_eio = 20;
+	assert_int_equal(test_load(s, x, buf), -EIO);
+	t->read_eio = 0;
+	swap_put(s, x, 2);
+	swap_put(s, y, 1);
+	swap_check(s);
+	assert_int_equal(tdev_nr_present(t), 2047 - 683);
+	/* Where even single pages do not fit, it stays in the cache, whole. */
+	x = test_store(s, &big, NULL);
+	assert_int_equal(swap_writeout(s, 512), 512);
+	big.seed++;
+	y = test_store(s, &big, NULL);
+	assert_int_equal(swap_writeout(s, 512), -ENOSPC);
+	assert_int_equal(test_kind(s, y), ENTRY_CACHED);
+	assert_int_equal(test_load_matches(s, y, &big), 0);
+	swap_check(s);
+	swap_put(s, x, 1);
+	swap_put(s, y, 1);
+	for (unsigned int i = 0; i < 2047; i++)
+		if (i % 3)
+			swap_put(s, e[i], 1);
+	swap_check(s);
+	assert_int_equal(tdev_nr_present(t), 0);
+	swap_destroy(s);
+}
+
+static void test_folio_without_a_run_is_stored_in_pieces(void **state)
+{
+	(void)state;
+	check_split_on_crowded_device(false);
+	check_split_on_crowded_device(true);
+}
+
+static void test_lost_entry_keeps_its_references(void **state)
+{
+	struct swap *s = test_swap(MIB(4));
+	struct swap_usage u;
+	swp_t e;
+	void *mem;
+
+	(void)state;
+	assert_int_equal(swap_new(s, 2, &e, &mem), 0);
+	swap_mark_lost(s, e);
+	swap_get(s, e, 4);
+	swap_put(s, e, 1);
+	assert_int_equal(test_load(s, e, buf), -EIO);
+	swap_check(s);
+	swap_put(s, e, 4);
+	swap_usage(s, &u);
+	assert_int_equal(u.nr_entries, 0);
+	swap_check(s);
+	swap_destroy(s);
+}
+
 /* ---- in flight ---- */
 
 struct writer {
@@ -537,6 +673,7 @@ int main(void)
 		cmocka_unit_test(test_entry_shared_while_filling_keeps_its_content),
 		cmocka_unit_test(test_abandoned_entry_gives_an_error_to_others),
 		cmocka_unit_test(test_full_cache_says_so_and_its_memory_is_bounded),
+		cmocka_unit_test(test_figure_of_the_cache_covers_the_memory_behind_it),
 		cmocka_unit_test(test_oldest_leaves_first_but_a_loaded_one_gets_a_second_chance),
 		cmocka_unit_test(test_higher_priority_fills_first_and_equals_take_turns),
 		cmocka_unit_test(test_incompressible_goes_to_the_next_device),
@@ -546,6 +683,8 @@ int main(void)
 		cmocka_unit_test(test_wrong_content_is_an_error_and_never_shared_again),
 		cmocka_unit_test(test_kept_copy_only_on_a_disk_with_room),
 		cmocka_unit_test(test_device_grows_when_it_runs_out_of_slots),
+		cmocka_unit_test(test_folio_without_a_run_is_stored_in_pieces),
+		cmocka_unit_test(test_lost_entry_keeps_its_references),
 		cmocka_unit_test(test_folio_is_loadable_shared_and_freed_during_its_write),
 		cmocka_unit_test(test_slots_outlive_the_last_reference_during_a_load),
 		cmocka_unit_test(test_text_names_kind_device_and_slot),

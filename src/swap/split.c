@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A folio that no device can take whole, because no aligned run of its order is free anywhere, is
+ * stored in pieces. Tables of spaces name (entry, page), so the entry stays; it becomes SPLIT and
+ * its slot names the first of a chain of piece entries, in the order of the pages. A piece is a
+ * DEVICE entry with one reference, the folio's; it is not in the index.
+ *
+ * Pieces start as two halves; one that finds no run is halved again, down to single pages.
+ */
+#include "swap/internal.h"
+#include "trace/vmstat.h"
+
+static swp_t new_piece(struct swap *s, unsigned int order)
+{
+	swp_t e = entry_alloc(&s->table, ENTRY_FILLING, order);
+
+	if (e)
+		atomic_fetch_add_explicit(&s->nr_pieces, 1, memory_order_relaxed);
+	return e;
+}
+
+void split_free(struct swap *s, swp_t first)
+{
+	while (first) {
+		struct entry *p = entry_of(&s->table, first);
+		swp_t next = p->chain;
+
+		if (p->kind == ENTRY_DEVICE)
+			swap_dev_free_slots(s, p->dev, p->slot, p->order);
+		atomic_store_explicit(&p->refs, 0, memory_order_relaxed);
+		atomic_fetch_sub_explicit(&s->nr_pieces, 1, memory_order_relaxed);
+		entry_free(&s->table, first);
+		first = next;
+	}
+}
+
+/* Puts a second half behind a piece. False: no entry is left, or it is a single page. */
+static bool halve(struct swap *s, swp_t e)
+{
+	struct entry *p = entry_of(&s->table, e);
+	swp_t half;
+
+	if (!p->order)
+		return false;
+	half = new_piece(s, p->order - 1u);
+	if (!half)
+		return false;
+	entry_of(&s->table, half)->chain = p->chain;
+	p->chain = half;
+	p->order--;
+	return true;
+}
+
+/* Up to WRITE_FOLIOS pieces that are not stored yet. */
+static unsigned int gather(struct swap *s, swp_t first, char *mem)
+{
+	unsigned int n = 0;
+
+	for (swp_t e = first; e && n < WRITE_FOLIOS; e = entry_of(&s->table, e)->chain) {
+		struct entry *p = entry_of(&s->table, e);
+
+		if (p->kind == ENTRY_FILLING)
+			s->writeout.pieces[n++] = (struct write_io){
+				.swap = s, .entry = e, .mem = mem, .order = p->order};
+		mem += PAGE_SIZE << p->order;
+	}
+	return n;
+}
+
+static void piece_stored(struct swap *s, const struct write_io *wio)
+{
+	struct entry *p = entry_of(&s->table, wio->entry);
+
+	p->hash = hash_folio(wio->mem, PAGE_SIZE << wio->order);
+	p->dev = (uint8_t)wio->dev;
+	p->slot = wio->io.slot;
+	p->kind = ENTRY_DEVICE;
+}
+
+swp_t split_write(struct swap *s, const struct write_io *wio)
+{
+	swp_t first = new_piece(s, wio->order);
+	unsigned int n;
+
+	if (!first)
+		return 0;
+	if (!halve(s, first))
+		goto fail;
+	while ((n = gather(s, first, wio->mem))) {
+		write_ios(s, s->writeout.pieces, n);
+		for (unsigned int i = 0; i < n; i++)
+			if (s->writeout.pieces[i].state == WRITE_STORED)
+				piece_stored(s, &s->writeout.pieces[i]);
+		for (unsigned int i = 0; i < n; i++) {
+			struct write_io *p = &s->writeout.pieces[i];
+
+			if (p->state == WRITE_FAILED && !(p->no_run && halve(s, p->entry)))
+				goto fail;
+		}
+	}
+	return first;
+fail:
+	split_free(s, first);
+	return 0;
+}
+
+/* ---- back ---- */
+
+enum split_turn { TURN_SUBMITTER, TURN_LEFT, TURN_DONE };
+
+static bool submit_piece_and_test_done(struct swap_load *l);
+
+/* Judges the piece that was read and moves on. False: the load is over, and l perhaps gone. */
+static bool next_piece(struct swap_load *l)
+{
+	struct swap *s = l->swap;
+	struct entry *p = entry_of(&s->table, l->piece);
+	int err = load_check(s, l, p->hash);
+
+	l->piece_page += 1u << p->order;
+	l->piece = p->chain;
+	if (err || !l->piece) {
+		if (!err)
+			atomic_fetch_add_explicit(
+				&order_stats[entry_of(&s->table, l->entry)->order].swpin, 1,
+				memory_order_relaxed);
+		load_finish(l, err);
+		return false;
+	}
+	return true;
+}
+
+/*
+ * A device may complete inside dev_submit(); going on from there would nest as deep as there are
+ * pieces. So the completion goes on only if the submitter has left, else the submitter does.
+ */
+static void piece_done(struct dev_io *io)
+{
+	struct swap_load *l = container_of(io, struct swap_load, io);
+
+	if (atomic_exchange(&l->turn, TURN_DONE) == TURN_SUBMITTER)
+		return;
+	while (next_piece(l) && submit_piece_and_test_done(l))
+		;
+}
+
+/* True if the piece was complete before we left: then going on is up to the caller. */
+static bool submit_piece_and_test_done(struct swap_load *l)
+{
+	struct entry *p = entry_of(&l->swap->table, l->piece);
+	struct swap_dev *sd = &l->swap->devs[p->dev];
+
+	l->io = (struct dev_io){
+		.op = DEV_READ,
+		.slot = p->slot,
+		.nr_pages = 1u << p->order,
+		.buf = (char *)l->buf + (size_t)l->piece_page * PAGE_SIZE,
+		.done = piece_done,
+		.priv = sd,
+	};
+	atomic_store(&l->turn, TURN_SUBMITTER);
+	dev_submit(sd->dev, &l->io);
+	return atomic_exchange(&l->turn, TURN_LEFT) == TURN_DONE;
+}
+
+void split_load(struct swap_load *l, swp_t first)
+{
+	l->piece = first;
+	l->piece_page = 0;
+	while (submit_piece_and_test_done(l) && next_piece(l))
+		;
+}
