@@ -23,7 +23,7 @@ enum lock_rank {
 	RANK_BATCH = 25,   /* mm: one eviction batch of a space at a time */
 	RANK_READER = 30,  /* mm: reading events of a space */
 	RANK_SPACE = 40,   /* mm: table of a space */
-	RANK_WAITERS = 45, /* mm: faults put aside */
+	RANK_SPACES = 45,  /* mm: list of spaces; free fills */
 	RANK_CACHE = 50,   /* swap: list of cached folios */
 	RANK_ENTRY = 55,   /* swap: one shard of entries */
 	RANK_DEDUP = 58,   /* swap: hash index */

@@ -20,7 +20,7 @@
 #define AGENT_ENV_SOCKET "USWAP_AGENT" /* path of the socket; abstract twin: same string */
 #define AGENT_SOCKET_PATH_MAX 100
 
-#define STAGING_PAGES 1024u /* staging of each access mode, pages (4 MiB) */
+#define STAGING_PAGES 512u /* staging of each access mode, pages (2 MiB: the largest folio) */
 #define BATCH_ITEMS 512u    /* items a command can carry */
 
 enum agent_msg_type { AGENT_HELLO = 1, AGENT_WELCOME, AGENT_READY, AGENT_REFUSED };
@@ -30,12 +30,12 @@ struct agent_msg {
 	uint32_t magic, version;
 	uint32_t type; /* enum agent_msg_type */
 	uint32_t kind; /* HELLO: enum agent_kind */
-	int32_t pid;   /* HELLO: the program, in its own pid namespace */
+	int32_t pid;   /* HELLO: the program, in its own pid namespace (its pidfd comes along) */
 	int32_t error; /* REFUSED, READY: -errno */
 	uint64_t sentinel;	/* HELLO: page, WIPEONFORK */
 	uint64_t staging_rw;	/* HELLO: STAGING_PAGES pages, PROT_READ|WRITE */
 	uint64_t staging_rwx;	/* HELLO: the same with PROT_EXEC; 0: not to be had */
-	uint64_t nonce;		/* reserved, 0 */
+	uint64_t flags;		/* WELCOME: AGENT_F_* */
 };
 _Static_assert(sizeof(struct agent_msg) == 56, "agent_msg is part of the protocol");
 
@@ -57,6 +57,19 @@ _Static_assert(sizeof(struct agent_item) == 24, "agent_item is part of the proto
 
 enum agent_mode { AGENT_MODE_RW = 0, AGENT_MODE_RWX = 1, NR_AGENT_MODES };
 #define AGENT_RC_PENDING 1
+
+/* Test builds only: MOVE through a second userfaultfd, which leaves rule 1 out. */
+#define AGENT_F_SECOND_UFFD 1u
+
+/*
+ * What the supervisor puts into the sentinel page of each memory. The page is WIPEONFORK and
+ * registered, so a forked child that reads it waits, without a system call, for this answer.
+ */
+struct agent_sentinel {
+	uint64_t nonce; /* names this memory; 0: never */
+	uint32_t may_start_helper; /* 0: a seccomp filter is set, make no system call */
+	uint32_t pad;
+};
 
 enum agent_cmd {
 	AGENT_CMD_NONE,
@@ -80,8 +93,9 @@ struct agent_ctl {
 	/* The permit, rule 2 of docs/fault-states.md. */
 	uint32_t hold;	 /* supervisor: no MOVE may start */
 	uint32_t moving; /* helper: a MOVE is in progress */
-	uint32_t no_permit, no_cancel; /* test builds only: leave a rule out */
-	uint32_t pad[2];
+	uint32_t no_permit, no_populate; /* test builds only: leave a rule out */
+	uint32_t no_guard;		 /* drop staging without MADV_GUARD_INSTALL (Linux < 6.13) */
+	uint32_t pad;
 	struct agent_item item[BATCH_ITEMS];
 };
 #define AGENT_CTL_BYTES (((sizeof(struct agent_ctl) + 4095) / 4096) * 4096)

@@ -1,0 +1,666 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Reading events and applying them to the table (rules 2, 3, 4 and 6 of docs/fault-states.md).
+ *
+ * The gate: from the moment an unmap, remap, remove or fork begins until its event has been read,
+ * the kernel answers EAGAIN to every fill and to every MOVE into staging. The gate opens at the
+ * read, not when the table knows. So this code takes `hold`, which keeps the helper from moving
+ * anything, and the space's lock, which keeps every thread from filling anything, before the first
+ * read(2), and keeps both until the table is up to date. Outside, a fill or a MOVE either finds
+ * the gate closed or a table that knows all that happened.
+ *
+ * The order: unmap and remap post their events after they let go of the mmap lock, so the order of
+ * reading is not that of happening. events_apply() draws on all events up to an open gate at once.
+ */
+#include "mm/mm.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "sys/proc.h"
+#include "trace/vmstat.h"
+
+#define MAX_EVENTS 512
+#define GATE_PATIENCE_NS (2 * NSEC_PER_SEC)
+
+/* ---- words and ranges ---- */
+
+void space_drop_word(struct space *s, struct leaf *l, unsigned int idx)
+{
+	pw_t w = l->w[idx];
+	enum pw_state st = pw_state(w);
+
+	table_set(&s->table, l, idx, 0);
+	/* An ISOLATED word has no reference of its own: the batch has the creator's. */
+	if ((st == PW_OUT || st == PW_RESIDENT) && pw_entry(w))
+		swap_put(s->mm->swap, pw_entry(w), 1);
+}
+
+int space_find_item(struct space *s, uint64_t va, swp_t entry)
+{
+	for (unsigned int i = 0; i < s->nr_items; i++) {
+		struct batch_item *it = &s->item[i];
+
+		if (it->entry == entry && va >= it->va &&
+		    va < it->va + ((uint64_t)it->nr << PAGE_SHIFT))
+			return (int)i;
+	}
+	return -1;
+}
+
+/*
+ * The program changes the meaning of an address whose page is ISOLATED. hold is on, so `moved` is
+ * exact. Returns true if the page lies in staging: then the word becomes OUT, with a reference of
+ * its own, and outlives the batch. Else the item is cancelled and the page is where it was.
+ */
+static bool settle_isolated(struct space *s, struct leaf *l, unsigned int idx, uint64_t va)
+{
+	swp_t e = pw_entry(l->w[idx]);
+	int i = space_find_item(s, va, e);
+	unsigned int sub = i < 0 ? 0 : (unsigned int)((va - s->item[i].va) >> PAGE_SHIFT);
+
+	if (i >= 0 && sub < s->ops->moved(s, (unsigned int)i)) {
+		swap_get(s->mm->swap, e, 1);
+		table_set(&s->table, l, idx, pw_make(PW_OUT, e, sub, 0));
+		return true;
+	}
+	if (i >= 0) {
+		s->ops->cancel(s, (unsigned int)i);
+		vmstat_add(VMSTAT_pgmove_cancelled, 1);
+	}
+	table_set(&s->table, l, idx, pw_make(PW_RESIDENT, 0, 0, mm_gen(s->mm)));
+	return false;
+}
+
+/* Walks [start, end) leaf by leaf. fn may change words, not leaves. lock held. */
+static void for_each_word(struct space *s, uint64_t start, uint64_t end,
+			  void (*fn)(struct space *s, struct leaf *l, unsigned int idx,
+				     uint64_t va, void *arg),
+			  void *arg)
+{
+	uint64_t base = start;
+	struct leaf *l;
+
+	for (; (l = table_next_leaf(&s->table, &base, end)); base += LEAF_BYTES) {
+		unsigned int a = base < start ? leaf_index(start) : 0;
+		unsigned int b = base + LEAF_BYTES > end ? leaf_index(end - 1) + 1 : LEAF_PAGES;
+
+		for (unsigned int i = a; i < b; i++)
+			if (l->w[i])
+				fn(s, l, i, base + ((uint64_t)i << PAGE_SHIFT), arg);
+	}
+}
+
+static void drop_one(struct space *s, struct leaf *l, unsigned int idx, uint64_t va, void *arg)
+{
+	if (pw_state(l->w[idx]) == PW_ISOLATED)
+		(void)settle_isolated(s, l, idx, va);
+	space_drop_word(s, l, idx);
+}
+
+void space_drop_range(struct space *s, uint64_t start, uint64_t end)
+{
+	for_each_word(s, start, end, drop_one, NULL);
+}
+
+/* ---- remap ---- */
+
+struct remap {
+	uint64_t from, to;
+	bool copy; /* leave the source as it is (a child is being built from it) */
+};
+
+static void move_one(struct space *s, struct leaf *l, unsigned int idx, uint64_t va, void *arg)
+{
+	struct remap *m = arg;
+	uint64_t to = va - m->from + m->to;
+	struct leaf *dst;
+	pw_t w;
+
+	if (pw_state(l->w[idx]) == PW_ISOLATED)
+		(void)settle_isolated(s, l, idx, va);
+	w = l->w[idx];
+	dst = table_leaf(&s->table, to, true, s->order);
+	if (!dst) {
+		/*
+		 * No memory for the table. Losing a RESIDENT word only leaves the page unmanaged;
+		 * an OUT one cannot be lost, and the reservation is sized so that it never is.
+		 */
+		if (pw_state(w) == PW_OUT)
+			log_error("out of table memory while memory was moved: a page is lost");
+		space_drop_word(s, l, idx);
+		return;
+	}
+	table_set(&s->table, l, idx, 0);
+	table_set(&s->table, dst, leaf_index(to), w);
+}
+
+static void apply_remap(struct space *s, const struct event *e)
+{
+	struct remap m = {.from = e->start, .to = e->to};
+
+	/* What was at the destination is gone: mremap unmapped it. */
+	space_drop_range(s, e->to, e->to + (e->end - e->start));
+	for_each_word(s, e->start, e->end, move_one, &m);
+}
+
+static bool overlaps(uint64_t a, uint64_t b, uint64_t c, uint64_t d)
+{
+	return a < d && c < b;
+}
+
+static bool has_words(struct space *s, uint64_t start, uint64_t end)
+{
+	struct leaf *l;
+	uint64_t base = start;
+
+	for (; (l = table_next_leaf(&s->table, &base, end)); base += LEAF_BYTES)
+		if (l->nr_resident || l->nr_swapped)
+			return true;
+	return false;
+}
+
+/*
+ * Remap e. Words at its destination belong either to memory that was unmapped there before (drop
+ * them), or to memory that itself moved away before e happened, although its event was read later:
+ * then that one goes first. An unmap of the destination in this batch says that it is the former.
+ */
+static void remap_ordered(struct space *s, struct event *ev, int nr, int i)
+{
+	struct event *e = &ev[i];
+	uint64_t to_end = e->to + (e->end - e->start);
+
+	if (e->done)
+		return;
+	e->done = true;
+	if (!mm_mutants.no_order && has_words(s, e->to, to_end)) {
+		bool unmapped = false;
+
+		for (int k = 0; k < nr && !unmapped; k++)
+			unmapped = k != i && ev[k].kind == EVENT_UNMAP &&
+				   overlaps(ev[k].start, ev[k].end, e->to, to_end);
+		for (int k = i + 1; k < nr && !unmapped; k++)
+			if (!ev[k].done && ev[k].kind == EVENT_REMAP &&
+			    overlaps(ev[k].start, ev[k].end, e->to, to_end))
+				remap_ordered(s, ev, nr, k);
+	}
+	apply_remap(s, e);
+	vmstat_add(VMSTAT_uffd_remap, 1);
+}
+
+/* ---- remove ---- */
+
+/*
+ * After MADV_FREE the pages stay and send no fault; after MADV_DONTNEED the range is empty soon.
+ * Which of the two it was the event does not say. So the range is looked at again a second later,
+ * and what is present then is taken for ours (space_adopt()).
+ */
+static void note_adopt(struct space *s, uint64_t start, uint64_t end)
+{
+	uint64_t now = clock_now_ns();
+
+	for (unsigned int i = 0; i < s->nr_adopt; i++) {
+		struct adopt_range *a = &s->adopt[i];
+
+		if (start > a->end || end < a->start)
+			continue;
+		a->start = MIN(a->start, start);
+		a->end = MAX(a->end, end);
+		a->since_ns = now;
+		return;
+	}
+	if (s->nr_adopt == MAX_ADOPT) {
+		/* Full: widen the last one. Looking at too much is harmless. */
+		struct adopt_range *a = &s->adopt[MAX_ADOPT - 1];
+
+		a->start = MIN(a->start, start);
+		a->end = MAX(a->end, end);
+		a->since_ns = now;
+		return;
+	}
+	s->adopt[s->nr_adopt++] = (struct adopt_range){start, end, now};
+}
+
+static void adopt_one(struct space *s, uint64_t start, uint64_t end)
+{
+	uint64_t pm[LEAF_PAGES];
+	uint64_t va = start;
+	struct leaf *l;
+
+	/* Only where a leaf stands: elsewhere nothing was ever ours. */
+	for (; (l = table_next_leaf(&s->table, &va, end)); va += LEAF_BYTES) {
+		if (s->ops->pagemap(s, va, pm, LEAF_PAGES) != 0)
+			return;
+		for (unsigned int i = 0; i < LEAF_PAGES; i++) {
+			uint64_t a = va + ((uint64_t)i << PAGE_SHIFT);
+
+			if (a < start || a >= end || pw_state(l->w[i]) != PW_NONE ||
+			    !(pm[i] & PAGEMAP_PRESENT) || s->ops->registered(s, a) != 1)
+				continue;
+			table_set(&s->table, l, i, pw_make(PW_RESIDENT, 0, 0, mm_gen(s->mm)));
+		}
+	}
+}
+
+void space_adopt(struct space *s)
+{
+	uint64_t now = clock_now_ns();
+	uint64_t age = mm_mutants.no_filled_only ? 0 : NSEC_PER_SEC;
+
+	us_mutex_lock(&s->lock);
+	for (unsigned int i = 0; i < s->nr_adopt;) {
+		struct adopt_range a = s->adopt[i];
+
+		if (now - a.since_ns < age || s->ops->gate_open(s) != 1) {
+			i++;
+			continue;
+		}
+		s->adopt[i] = s->adopt[--s->nr_adopt];
+		adopt_one(s, a.start, a.end);
+	}
+	us_mutex_unlock(&s->lock);
+}
+
+/* ---- unmap ---- */
+
+struct unmap {
+	const uint64_t (*arrived)[2]; /* destinations of remaps in this batch */
+	int nr_arrived;
+	bool again; /* the gate closed meanwhile: read more before this can be decided */
+};
+
+static void unmap_one(struct space *s, struct leaf *l, unsigned int idx, uint64_t va, void *arg)
+{
+	struct unmap *u = arg;
+	bool arrived = false;
+
+	if (u->again)
+		return;
+	for (int i = 0; i < u->nr_arrived && !arrived; i++)
+		arrived = va >= u->arrived[i][0] && va < u->arrived[i][1];
+	if (arrived) {
+		int r = s->ops->registered(s, va);
+
+		if (r == -EAGAIN)
+			u->again = true;
+		if (r != 0 && r != -ESRCH)
+			return; /* it arrived after the unmap: keep */
+	}
+	drop_one(s, l, idx, va, NULL);
+}
+
+/* ---- fork ---- */
+
+static void copy_one(struct space *child, pw_t w, uint64_t va)
+{
+	struct leaf *l = table_leaf(&child->table, va, true, child->order);
+
+	if (!l) {
+		if (pw_state(w) == PW_OUT)
+			log_error("out of table memory in fork: a page of the child is lost");
+		return;
+	}
+	if ((pw_state(w) == PW_OUT || pw_state(w) == PW_RESIDENT) && pw_entry(w))
+		swap_get(child->mm->swap, pw_entry(w), 1);
+	table_set(&child->table, l, leaf_index(va), w);
+}
+
+static void fork_one(struct space *s, struct leaf *l, unsigned int idx, uint64_t va, void *arg)
+{
+	/*
+	 * Moved to staging before the fork: the child has no such page and no staging, so it needs
+	 * the entry. Not moved: parent and child share the page, and MOVE will refuse it.
+	 */
+	if (pw_state(l->w[idx]) == PW_ISOLATED)
+		(void)settle_isolated(s, l, idx, va);
+	copy_one(arg, l->w[idx], va);
+}
+
+/*
+ * Builds the child's space from the parent's table, before any other event of the batch is
+ * applied: an unmap that happened after the fork must not cost the child its pages. What is too
+ * much is taken out afterwards by fork_fix().
+ */
+static struct space *apply_fork(struct space *s, const struct event *e)
+{
+	struct space *child = s->ops->fork(s, e->child_fd);
+
+	vmstat_add(VMSTAT_uffd_fork, 1);
+	if (!child)
+		return NULL;
+	/* The child is not visible to any other thread yet, so its lock is not needed. */
+	child->order = s->order;
+	for_each_word(s, 0, 1ull << 47, fork_one, child);
+	return child;
+}
+
+struct fix {
+	const struct event *remap; /* NULL: an unmap */
+};
+
+static void fix_one(struct space *c, struct leaf *l, unsigned int idx, uint64_t va, void *arg)
+{
+	struct fix *f = arg;
+	int r = c->ops->registered(c, va);
+
+	/* Still there in the child (or the child's own event is unread, so it was): keep. */
+	if (r == 1 || r == -EAGAIN)
+		return;
+	if (f->remap && r == 0) {
+		uint64_t to = va - f->remap->start + f->remap->to;
+		struct remap m = {.from = va, .to = to};
+
+		if (c->ops->registered(c, to) == 1) {
+			move_one(c, l, idx, va, &m);
+			return;
+		}
+	}
+	space_drop_word(c, l, idx);
+}
+
+/*
+ * An unmap or remap of the parent whose event is in the same batch as the fork may have happened
+ * before it, and then the child never had that range. The child's own mappings tell.
+ */
+static void fork_fix(struct space *child, const struct event *ev, int nr)
+{
+	for (int i = 0; i < nr; i++) {
+		struct fix f = {.remap = ev[i].kind == EVENT_REMAP ? &ev[i] : NULL};
+
+		if (ev[i].kind == EVENT_UNMAP || ev[i].kind == EVENT_REMAP)
+			for_each_word(child, ev[i].start, ev[i].end, fix_one, &f);
+	}
+}
+
+/* ---- a batch of events ---- */
+
+#define MAX_FORKS 64
+
+static void apply_in_read_order(struct space *s, struct event *ev, int nr)
+{
+	for (int i = 0; i < nr; i++) {
+		if (ev[i].kind == EVENT_REMAP)
+			apply_remap(s, &ev[i]);
+		else if (ev[i].kind == EVENT_UNMAP || ev[i].kind == EVENT_REMOVE)
+			space_drop_range(s, ev[i].start, ev[i].end);
+		ev[i].done = true;
+	}
+}
+
+static int collect_arrivals(const struct event *ev, int nr, uint64_t (*arrived)[2])
+{
+	int n = 0;
+
+	for (int i = 0; i < nr; i++) {
+		if (ev[i].kind != EVENT_REMAP)
+			continue;
+		arrived[n][0] = ev[i].to;
+		arrived[n++][1] = ev[i].to + (ev[i].end - ev[i].start);
+	}
+	return n;
+}
+
+/*
+ * Remaps and removes as read (remaps reordered among themselves), then unmaps. Returns false if
+ * the gate closed before an unmap could be decided: the caller reads more and calls again; what is
+ * done is marked so.
+ */
+static bool apply_ordered(struct space *s, struct event *ev, int nr)
+{
+	static __thread uint64_t arrived[MAX_EVENTS][2];
+	struct unmap u = {.arrived = (const uint64_t(*)[2])arrived};
+
+	for (int i = 0; i < nr; i++) {
+		if (ev[i].done)
+			continue;
+		if (ev[i].kind == EVENT_REMAP) {
+			remap_ordered(s, ev, nr, i);
+		} else if (ev[i].kind == EVENT_REMOVE) {
+			space_drop_range(s, ev[i].start, ev[i].end);
+			note_adopt(s, ev[i].start, ev[i].end);
+			ev[i].done = true;
+			vmstat_add(VMSTAT_uffd_remove, 1);
+		}
+	}
+	u.nr_arrived = collect_arrivals(ev, nr, arrived);
+	for (int i = 0; i < nr; i++) {
+		if (ev[i].done || ev[i].kind != EVENT_UNMAP)
+			continue;
+		for_each_word(s, ev[i].start, ev[i].end, unmap_one, &u);
+		if (u.again)
+			return false;
+		ev[i].done = true;
+		vmstat_add(VMSTAT_uffd_unmap, 1);
+	}
+	return true;
+}
+
+/* State of the events of one service call; too large for the stack, one per thread. */
+struct reading {
+	struct event ev[MAX_EVENTS]; /* no faults */
+	int nr;
+	struct event fault[MAX_EVENTS];
+	int nr_faults;
+	struct space *child[MAX_FORKS];
+	int nr_children;
+	int child_first_event[MAX_FORKS];
+};
+
+static struct reading *reading_buffer(void)
+{
+	static __thread struct reading r;
+
+	r.nr = r.nr_faults = r.nr_children = 0;
+	return &r;
+}
+
+/* Reads all that is there. Returns the number of events that are not faults, or -ESRCH. */
+static int read_all(struct space *s, struct reading *rd)
+{
+	struct event ev[32];
+	int n, other = 0;
+
+	while (rd->nr + 32 <= MAX_EVENTS && rd->nr_faults + 32 <= MAX_EVENTS) {
+		n = s->ops->read_events(s, ev, 32);
+		if (n <= 0)
+			return n < 0 ? n : other;
+		for (int i = 0; i < n; i++) {
+			if (ev[i].kind == EVENT_FAULT) {
+				rd->fault[rd->nr_faults++] = ev[i];
+			} else {
+				rd->ev[rd->nr++] = ev[i];
+				other++;
+			}
+		}
+	}
+	return other;
+}
+
+/* Reads until the gate is open: then no event that happened before now is still on its way. */
+static int drain(struct space *s, struct reading *rd)
+{
+	uint64_t end = clock_now_ns() + GATE_PATIENCE_NS;
+	unsigned int spins = 0;
+
+	for (;;) {
+		int r = read_all(s, rd), gate;
+
+		if (r < 0)
+			return r;
+		if (mm_mutants.no_order)
+			return 0;
+		gate = s->ops->gate_open(s);
+		if (gate != 0)
+			return gate < 0 ? gate : 0;
+		if (rd->nr + 32 > MAX_EVENTS || rd->nr_faults + 32 > MAX_EVENTS)
+			return 0;
+		if (clock_now_ns() > end) {
+			log_warn("an event of a process has been on its way for 2 s");
+			return 0;
+		}
+		/* The program's thread must run to open it: let it. */
+		if (++spins < 200)
+			sched_yield();
+		else
+			clock_sleep_ns(100 * NSEC_PER_USEC);
+	}
+}
+
+static void apply_forks(struct space *s, struct reading *rd, int from)
+{
+	for (int i = from; i < rd->nr; i++) {
+		struct space *c;
+
+		if (rd->ev[i].kind != EVENT_FORK)
+			continue;
+		rd->ev[i].done = true;
+		c = apply_fork(s, &rd->ev[i]);
+		if (!c)
+			continue;
+		if (rd->nr_children < MAX_FORKS) {
+			rd->child[rd->nr_children++] = c;
+		} else {
+			c->ops->forked(c, s);
+		}
+	}
+}
+
+/* Applies the events that were read. reader_lock, hold and lock are held. */
+static void apply_all(struct space *s, struct reading *rd)
+{
+	int forks_done = 0;
+	bool decided;
+
+	do {
+		apply_forks(s, rd, forks_done);
+		forks_done = rd->nr;
+		decided = true;
+		if (mm_mutants.no_order)
+			apply_in_read_order(s, rd->ev, rd->nr);
+		else
+			decided = apply_ordered(s, rd->ev, rd->nr);
+		if (!decided && (rd->nr + 32 > MAX_EVENTS || drain(s, rd) < 0))
+			break;
+	} while (!decided);
+	for (int i = 0; i < rd->nr_children; i++)
+		fork_fix(rd->child[i], rd->ev, rd->nr);
+}
+
+/* Faults on pages that are being moved can only be judged while no MOVE runs. */
+static void faults_while_held(struct space *s, struct reading *rd)
+{
+	for (int i = 0; i < rd->nr_faults; i++) {
+		struct event *e = &rd->fault[i];
+
+		us_mutex_lock(&s->lock);
+		e->done = pw_state(table_get(&s->table, e->start)) == PW_ISOLATED;
+		us_mutex_unlock(&s->lock);
+		if (e->done)
+			e->done = fault_try(s, e->start, e->write, clock_now_ns(), true) ==
+				  FAULT_DONE;
+	}
+}
+
+static void answer_faults(struct space *s, struct reading *rd)
+{
+	for (int i = 0; i < rd->nr_faults; i++) {
+		struct event *e = &rd->fault[i];
+		uint64_t now = clock_now_ns();
+
+		if (e->done || fault_try(s, e->start, e->write, now, false) == FAULT_DONE)
+			continue;
+		us_mutex_lock(&s->lock);
+		fault_defer(s, e->start, e->write, now);
+		us_mutex_unlock(&s->lock);
+	}
+}
+
+void space_service(struct space *s)
+{
+	struct reading *rd = reading_buffer();
+	int r;
+
+	us_mutex_lock(&s->reader_lock);
+	if (atomic_load(&s->dead)) {
+		us_mutex_unlock(&s->reader_lock);
+		return;
+	}
+	s->ops->hold(s, true);
+	us_mutex_lock(&s->lock);
+	r = read_all(s, rd);
+	if (r > 0)
+		r = drain(s, rd);
+	if (rd->nr)
+		apply_all(s, rd);
+	us_mutex_unlock(&s->lock);
+	/* The children become visible, and may run on. */
+	for (int i = 0; i < rd->nr_children; i++)
+		rd->child[i]->ops->forked(rd->child[i], s);
+	if (r >= 0 && rd->nr_faults)
+		faults_while_held(s, rd);
+	s->ops->hold(s, false);
+	us_mutex_unlock(&s->reader_lock);
+	vmstat_add(VMSTAT_pgfault, (uint64_t)rd->nr_faults);
+	atomic_fetch_add(&s->nr_faults, (uint64_t)rd->nr_faults);
+	answer_faults(s, rd);
+	if (rd->nr)
+		space_retry(s);
+	/* Where the gate is closed the program's thread must run: give it a few chances now. */
+	for (int i = 0; i < 10 && s->nr_deferred && rd->nr; i++) {
+		sched_yield();
+		space_retry(s);
+	}
+}
+
+/* One pass over the faults put aside. Returns how many were answered. */
+static unsigned int retry_pass(struct space *s)
+{
+	struct deferred todo[MAX_DEFERRED];
+	unsigned int nr, answered = 0;
+
+	us_mutex_lock(&s->lock);
+	nr = s->nr_deferred;
+	for (unsigned int i = 0; i < nr; i++)
+		todo[i] = s->deferred[i];
+	s->nr_deferred = 0;
+	us_mutex_unlock(&s->lock);
+	for (unsigned int i = 0; i < nr; i++) {
+		struct deferred *d = &todo[i];
+		enum fault_result r = fault_try(s, d->va, d->write, d->since_ns, false);
+
+		if (r == FAULT_NEED_HOLD) {
+			us_mutex_lock(&s->reader_lock);
+			if (!atomic_load(&s->dead)) {
+				s->ops->hold(s, true);
+				r = fault_try(s, d->va, d->write, d->since_ns, true);
+				s->ops->hold(s, false);
+			}
+			us_mutex_unlock(&s->reader_lock);
+		}
+		if (r == FAULT_DONE) {
+			answered++;
+			continue;
+		}
+		us_mutex_lock(&s->lock);
+		fault_defer(s, d->va, d->write, d->since_ns);
+		us_mutex_unlock(&s->lock);
+	}
+	return answered;
+}
+
+void space_retry(struct space *s)
+{
+	/* A load that ends inside the pass comes back here: the pass itself goes on instead. */
+	static __thread bool inside;
+
+	if (inside)
+		return;
+	inside = true;
+	for (int i = 0; i < 4 && s->nr_deferred; i++)
+		if (!retry_pass(s))
+			break;
+	inside = false;
+}

@@ -1,0 +1,493 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Answering faults. docs/fault-states.md has the states; the argument why nothing is lost stands
+ * here at each step.
+ *
+ * A fault says only that some thread found the page missing at some moment. By the time it is
+ * looked at anything may have happened to the address, so every answer starts from the page word,
+ * under the space's lock, and goes through the kernel, which refuses (EEXIST, ENOENT, EAGAIN) what
+ * no longer fits. A thread that is woken without its page simply faults again: so "wake" is always
+ * a safe answer, and every fault that was read is answered by a fill or a wake of its address.
+ */
+#include "mm/mm.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "sys/proc.h"
+#include "trace/vmstat.h"
+
+static const char zero_page[PAGE_SIZE] __attribute__((aligned(4096)));
+
+static void fault_answered(struct space *s, uint64_t since_ns)
+{
+	hist_add(&fault_latency, clock_now_ns() - since_ns);
+}
+
+void fault_defer(struct space *s, uint64_t va, bool write, uint64_t since_ns)
+{
+	us_mutex_assert_held(&s->lock);
+	for (unsigned int i = 0; i < s->nr_deferred; i++)
+		if (s->deferred[i].va == va)
+			return; /* one fill of the address wakes all who wait there */
+	if (s->nr_deferred == MAX_DEFERRED) {
+		/* The thread comes back with a new fault: slow, but nobody is forgotten. */
+		s->ops->wake(s, va);
+		return;
+	}
+	s->deferred[s->nr_deferred++] = (struct deferred){va, since_ns, write};
+}
+
+/* ---- fills in flight ---- */
+
+static struct fill *fill_get(struct mm *mm)
+{
+	struct fill *f = NULL;
+
+	us_mutex_lock(&mm->fills_lock);
+	if (!list_empty(&mm->free_fills)) {
+		f = list_first(&mm->free_fills, struct fill, node);
+		list_del(&f->node);
+	}
+	us_mutex_unlock(&mm->fills_lock);
+	return f;
+}
+
+static void fill_put(struct mm *mm, struct fill *f)
+{
+	/* Folios of 128 KiB and more would pin megabytes of the budget in idle buffers. */
+	if (f->order > 4)
+		mem_discard(f->buf, PAGE_SIZE << f->order);
+	us_mutex_lock(&mm->fills_lock);
+	list_add_head(&mm->free_fills, &f->node);
+	us_mutex_unlock(&mm->fills_lock);
+}
+
+/* Is this entry already on its way to an address near va? lock held. */
+static bool fill_in_flight(struct space *s, swp_t e, uint64_t va, unsigned int sub)
+{
+	list_for_each(n, &s->fills) {
+		struct fill *f = list_entry(n, struct fill, node);
+
+		if (f->load.entry == e && f->va - ((uint64_t)f->sub << PAGE_SHIFT) ==
+						  va - ((uint64_t)sub << PAGE_SHIFT))
+			return true;
+	}
+	return false;
+}
+
+/* ---- order of folios (auto) ---- */
+
+/*
+ * Notes a fault that brought [start, end) back, and learns from it: faults that continue one of
+ * the last streams (in either direction) raise the order of the leaf, others lower it. A folio
+ * costs about as much per page as four scattered pages when it is used whole, and is dead weight
+ * when one page of it is used.
+ */
+static void learn_order(struct space *s, struct leaf *l, uint64_t start, uint64_t end)
+{
+	bool sequential = false;
+	int slot = -1;
+
+	for (int i = 0; i < NR_STREAMS; i++) {
+		if (s->stream_end[i] == start || s->stream_start[i] == end) {
+			sequential = true;
+			slot = i;
+		}
+	}
+	if (slot < 0)
+		slot = (int)(s->stream_next++ % NR_STREAMS);
+	s->stream_start[slot] = start;
+	s->stream_end[slot] = end;
+	l->score = (int8_t)CLAMP(l->score + (sequential ? 1 : -1), -2, 4);
+	if (l->score >= 2 && l->order < 6) {
+		l->order++;
+		l->score = 0;
+	} else if (l->score <= -2 && l->order > 0) {
+		l->order--;
+		l->score = 0;
+	}
+	/* New leaves start from what was learnt last. */
+	s->order = (uint8_t)((s->order * 3 + l->order + 2) / 4);
+}
+
+/* ---- bringing a folio back ---- */
+
+/*
+ * Sets the word of a page that a fill made resident. keep: the older copy stays referenced, so
+ * that an unchanged eviction costs nothing. lock held.
+ */
+static void set_resident(struct space *s, struct leaf *l, unsigned int idx, bool keep)
+{
+	pw_t w = l->w[idx];
+
+	if (keep) {
+		table_set(&s->table, l, idx,
+			  pw_make(PW_RESIDENT, pw_entry(w), pw_sub(w), mm_gen(s->mm)));
+		return;
+	}
+	space_drop_word(s, l, idx);
+	table_set(&s->table, l, idx, pw_make(PW_RESIDENT, 0, 0, mm_gen(s->mm)));
+}
+
+static bool is_out(struct space *s, uint64_t va, swp_t e, unsigned int sub)
+{
+	pw_t w = table_get(&s->table, va);
+
+	return pw_state(w) == PW_OUT && pw_entry(w) == e && pw_sub(w) == sub;
+}
+
+/*
+ * UFFDIO_COPY would overwrite a guard marker that the program installed (rule 9). The installation
+ * sent no event but emptied the page, so a word under a marker is stale: it is dropped, and the
+ * page is not filled. lock held.
+ */
+static unsigned int skip_guarded(struct space *s, uint64_t va, unsigned int nr)
+{
+	uint64_t pm[MAX_FOLIO_PAGES];
+	unsigned int good = 0;
+
+	if (s->ops->pagemap(s, va, pm, nr) != 0)
+		return 0;
+	while (good < nr && !(pm[good] & PAGEMAP_GUARD))
+		good++;
+	for (unsigned int i = good; i < nr && (pm[i] & PAGEMAP_GUARD); i++) {
+		uint64_t a = va + ((uint64_t)i << PAGE_SHIFT);
+		struct leaf *l = table_leaf(&s->table, a, false, 0);
+
+		if (l)
+			space_drop_word(s, l, leaf_index(a));
+	}
+	return good;
+}
+
+/*
+ * Copies pages [sub, sub+nr) of the loaded folio to va. Returns pages filled, or -errno of the
+ * first one. lock held: the words of these pages are OUT(e) and stay so until they are changed
+ * here, because events are applied under the same lock; if one is on its way the kernel answers
+ * EAGAIN and nothing is changed.
+ */
+static int64_t fill_run(struct space *s, struct fill *f, uint64_t va, unsigned int sub,
+			unsigned int nr, bool keep)
+{
+	const char *src = (const char *)f->buf + ((size_t)sub << PAGE_SHIFT);
+	unsigned int done = 0;
+
+	while (done < nr) {
+		uint64_t a = va + ((uint64_t)done << PAGE_SHIFT);
+		int64_t n = s->ops->copy(s, a, src + ((size_t)done << PAGE_SHIFT), nr - done);
+
+		if (n == -EEXIST) {
+			/*
+			 * Present although the word says OUT: only the program's own memory
+			 * management can have put it there, so it is newer than our copy.
+			 */
+			s->ops->wake(s, a);
+			n = 1;
+		}
+		if (n <= 0)
+			return done ? (int64_t)done : n;
+		for (int64_t i = 0; i < n; i++, a += PAGE_SIZE)
+			set_resident(s, table_leaf(&s->table, a, false, 0), leaf_index(a), keep);
+		done += (unsigned int)n;
+	}
+	return done;
+}
+
+/* Fills every page of the folio that is still OUT around the faulting one. lock held. */
+static int64_t fill_folio(struct space *s, struct fill *f)
+{
+	swp_t e = f->load.entry;
+	uint64_t base = f->va - ((uint64_t)f->sub << PAGE_SHIFT);
+	unsigned int nr = 1u << f->order, first, last;
+	bool keep = swap_keep_copy(s->mm->swap, e);
+	int64_t n;
+
+	/* The faulting page first: its thread waits. It is missing, so it bears no marker. */
+	n = fill_run(s, f, f->va, f->sub, 1, keep);
+	if (n <= 0)
+		return n;
+	for (first = f->sub; first > 0; first--)
+		if (!is_out(s, base + ((uint64_t)(first - 1) << PAGE_SHIFT), e, first - 1))
+			break;
+	for (last = f->sub + 1; last < nr; last++)
+		if (!is_out(s, base + ((uint64_t)last << PAGE_SHIFT), e, last))
+			break;
+	for (int side = 0; side < 2; side++) {
+		unsigned int a = side ? f->sub + 1 : first, b = side ? last : f->sub, good;
+		int64_t got = 0;
+
+		if (a >= b)
+			continue;
+		good = skip_guarded(s, base + ((uint64_t)a << PAGE_SHIFT), b - a);
+		if (good)
+			got = fill_run(s, f, base + ((uint64_t)a << PAGE_SHIFT), a, good, keep);
+		if (got > 0)
+			n += got;
+	}
+	return n;
+}
+
+/*
+ * The content is lost: poison every page of this space that names it here, so that the thread that
+ * touches one gets SIGBUS and nobody reads wrong data. lock held.
+ */
+static int poison_folio(struct space *s, struct fill *f)
+{
+	swp_t e = f->load.entry;
+	uint64_t base = f->va - ((uint64_t)f->sub << PAGE_SHIFT);
+
+	for (unsigned int i = 0; i < 1u << f->order; i++) {
+		uint64_t va = base + ((uint64_t)i << PAGE_SHIFT);
+		struct leaf *l;
+		int64_t r;
+
+		if (!is_out(s, va, e, i))
+			continue;
+		r = s->ops->poison(s, va, 1);
+		if (r == -EAGAIN && va == f->va)
+			return -EAGAIN;
+		if (r == -EAGAIN)
+			continue; /* it comes again when it is touched */
+		l = table_leaf(&s->table, va, false, 0);
+		space_drop_word(s, l, leaf_index(va));
+		table_set(&s->table, l, leaf_index(va), pw_make(PW_POISONED, 0, 0, 0));
+		s->ops->wake(s, va);
+		vmstat_add(VMSTAT_pgpoison, 1);
+	}
+	return 0;
+}
+
+/* The load ended. Any thread; no lock held. */
+static void fill_done(struct swap_load *load)
+{
+	struct fill *f = load->priv;
+	struct space *s = f->space;
+	struct mm *mm = s->mm;
+	int64_t n = 0;
+	bool retry;
+
+	us_mutex_lock(&s->lock);
+	list_del(&f->node);
+	if (atomic_load(&s->dead)) {
+		/* nobody waits any more */
+	} else if (!is_out(s, f->va, load->entry, f->sub)) {
+		s->ops->wake(s, f->va); /* something newer happened to the address */
+	} else if (load->result == -EAGAIN) {
+		fault_defer(s, f->va, f->write, f->since_ns);
+	} else if (load->result) {
+		if (poison_folio(s, f) == -EAGAIN)
+			fault_defer(s, f->va, f->write, f->since_ns);
+	} else {
+		n = fill_folio(s, f);
+		if (n == -EAGAIN) {
+			fault_defer(s, f->va, f->write, f->since_ns);
+		} else if (n <= 0) {
+			s->ops->wake(s, f->va);
+		} else {
+			fault_answered(s, f->since_ns);
+		}
+	}
+	retry = s->nr_deferred > 0;
+	us_mutex_unlock(&s->lock);
+	if (n > 0)
+		mm_account_filled(mm, (uint64_t)n);
+	fill_put(mm, f);
+	if (retry && load->result != -EAGAIN)
+		space_retry(s);
+	space_put(s);
+}
+
+/* lock held; drops and retakes nothing: the load starts after the caller let go. */
+static struct fill *fill_prepare(struct space *s, uint64_t va, pw_t w, bool write, uint64_t since)
+{
+	struct fill *f = fill_get(s->mm);
+
+	if (!f)
+		return NULL;
+	f->space = s;
+	f->va = va;
+	f->sub = pw_sub(w);
+	f->order = swap_order(s->mm->swap, pw_entry(w));
+	f->write = write;
+	f->since_ns = since;
+	memset(&f->load, 0, sizeof(f->load));
+	f->load.entry = pw_entry(w);
+	f->load.buf = f->buf;
+	f->load.done = fill_done;
+	f->load.priv = f;
+	list_add_tail(&s->fills, &f->node);
+	space_get(s);
+	return f;
+}
+
+/* ---- the other states ---- */
+
+static enum fault_result after_copy(struct space *s, uint64_t va, int64_t r)
+{
+	if (r == -EAGAIN)
+		return FAULT_AGAIN;
+	if (r < 0)
+		s->ops->wake(s, va); /* present, or no longer registered: let it fault again */
+	return FAULT_DONE;
+}
+
+/* A page that has never been filled by us. lock held. */
+static enum fault_result first_touch(struct space *s, uint64_t va, bool write)
+{
+	struct leaf *l = table_leaf(&s->table, va, true, s->order);
+	int64_t r;
+
+	if (!l)
+		return FAULT_AGAIN; /* no memory for tables; kswapd may make some */
+	r = write ? s->ops->copy(s, va, zero_page, 1) : s->ops->zeropage(s, va);
+	if (r >= 0) {
+		set_resident(s, l, leaf_index(va), false);
+		vmstat_add(VMSTAT_pgzerofill, 1);
+	}
+	return after_copy(s, va, r);
+}
+
+/*
+ * The word says RESIDENT, yet a thread found the page missing. Either another fault filled it since
+ * (EEXIST: wake), or the kernel took it back after MADV_FREE: then zeros are right, and an older
+ * copy of ours must not come back. lock held.
+ */
+static enum fault_result refill_resident(struct space *s, uint64_t va)
+{
+	struct leaf *l = table_leaf(&s->table, va, false, 0);
+	int64_t r = s->ops->copy(s, va, zero_page, 1);
+
+	if (r > 0)
+		set_resident(s, l, leaf_index(va), false);
+	return after_copy(s, va, r);
+}
+
+/*
+ * Chosen for eviction. With hold on, `moved` is exact: below it the page lies in staging and
+ * nowhere else, so it is read from there; at or above it the page was not moved, and with the item
+ * cancelled it will not be. Staging is not dropped before the end of the batch has changed every
+ * ISOLATED word, which takes the lock held here. lock held.
+ */
+static enum fault_result fault_isolated(struct space *s, uint64_t va, pw_t w, bool held)
+{
+	char page[PAGE_SIZE] __attribute__((aligned(4096)));
+	struct leaf *l = table_leaf(&s->table, va, false, 0);
+	int i = space_find_item(s, va, pw_entry(w));
+	unsigned int sub;
+	int64_t r;
+
+	if (!held)
+		return FAULT_NEED_HOLD;
+	if (i < 0) /* cannot be: every ISOLATED word belongs to an item of the batch */
+		return FAULT_AGAIN;
+	sub = (unsigned int)((va - s->item[i].va) >> PAGE_SHIFT);
+	if (sub >= s->ops->moved(s, (unsigned int)i)) {
+		s->ops->cancel(s, (unsigned int)i);
+		r = s->ops->copy(s, va, zero_page, 1);
+		if (r >= 0 || r == -EEXIST)
+			set_resident(s, l, leaf_index(va), false);
+		return after_copy(s, va, r);
+	}
+	r = s->ops->read_staged(s, s->item[i].mode, s->item[i].staging + sub, 1, page);
+	if (r < 0)
+		return FAULT_AGAIN;
+	r = s->ops->copy(s, va, page, 1);
+	if (r >= 0) {
+		/* The entry being filled loses this word: the batch holds its own reference. */
+		set_resident(s, l, leaf_index(va), false);
+		vmstat_add(VMSTAT_pgactivate, 1);
+	}
+	return after_copy(s, va, r);
+}
+
+static void start_load(struct fill *f)
+{
+	swap_load(f->space->mm->swap, &f->load);
+}
+
+/* Room for the folio, or at least word to kswapd that a fault waits. */
+static bool need_room(struct space *s, uint64_t pages, uint64_t va)
+{
+	/*
+	 * A fault inside the batch's own ranges may be the helper's: it must not wait for reclaim,
+	 * which waits for the helper.
+	 */
+	bool urgent = false;
+
+	for (unsigned int i = 0; i < s->nr_items && !urgent; i++)
+		urgent = va >= s->item[i].va &&
+			 va < s->item[i].va + ((uint64_t)s->item[i].nr << PAGE_SHIFT);
+	if (mm_room(s->mm, pages, urgent))
+		return true;
+	vmstat_add(VMSTAT_allocstall, 1);
+	return false;
+}
+
+enum fault_result fault_try(struct space *s, uint64_t va, bool write, uint64_t since_ns, bool held)
+{
+	enum fault_result r = FAULT_DONE;
+	struct fill *f = NULL;
+	bool major = false;
+	uint64_t filled = 0;
+	struct leaf *l;
+	pw_t w;
+
+	us_mutex_lock(&s->lock);
+	if (atomic_load(&s->dead)) {
+		us_mutex_unlock(&s->lock);
+		return FAULT_DONE;
+	}
+	if (va == s->sentinel && va) {
+		r = after_copy(s, va, s->ops->copy(s, va, s->sentinel_page, 1));
+		us_mutex_unlock(&s->lock);
+		return r;
+	}
+	w = table_get(&s->table, va);
+	if (held && pw_state(w) != PW_ISOLATED) {
+		/* A load may end at once and take the reader's lock: not while it is held. */
+		us_mutex_unlock(&s->lock);
+		return FAULT_AGAIN;
+	}
+	switch (pw_state(w)) {
+	case PW_NONE:
+		r = need_room(s, 1, va) ? first_touch(s, va, write) : FAULT_AGAIN;
+		filled = r == FAULT_DONE;
+		break;
+	case PW_RESIDENT:
+		r = refill_resident(s, va);
+		break;
+	case PW_ISOLATED:
+		r = fault_isolated(s, va, w, held);
+		break;
+	case PW_OUT:
+		if (fill_in_flight(s, pw_entry(w), va, pw_sub(w)) ||
+		    !need_room(s, 1ull << swap_order(s->mm->swap, pw_entry(w)), va) ||
+		    !(f = fill_prepare(s, va, w, write, since_ns))) {
+			r = FAULT_AGAIN;
+			break;
+		}
+		major = true;
+		l = table_leaf(&s->table, va, false, 0);
+		if (s->mm->cfg.order < 0)
+			learn_order(s, l, va - ((uint64_t)f->sub << PAGE_SHIFT),
+				    va + ((uint64_t)((1u << f->order) - f->sub) << PAGE_SHIFT));
+		break;
+	case PW_POISONED:
+		(void)s->ops->poison(s, va, 1);
+		s->ops->wake(s, va);
+		break;
+	}
+	us_mutex_unlock(&s->lock);
+	if (filled)
+		mm_account_filled(s->mm, filled);
+	if (f)
+		start_load(f);
+	else if (r == FAULT_DONE)
+		fault_answered(s, since_ns);
+	if (major)
+		vmstat_add(VMSTAT_pgmajfault, 1);
+	return r;
+}

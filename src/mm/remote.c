@@ -1,0 +1,582 @@
+/* SPDX-License-Identifier: MIT */
+#define _GNU_SOURCE
+#include "mm/remote.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "mm/handler.h"
+#include "sys/proc.h"
+#include "sys/uffd.h"
+#include "trace/vmstat.h"
+
+#define HELPER_PATIENCE_NS (20 * NSEC_PER_SEC)
+
+/* ---- events and fills ---- */
+
+static void event_from_msg(struct event *e, const struct uffd_msg *m)
+{
+	*e = (struct event){0};
+	switch (m->event) {
+	case UFFD_EVENT_PAGEFAULT:
+		e->kind = EVENT_FAULT;
+		e->start = m->arg.pagefault.address & PAGE_MASK;
+		e->write = m->arg.pagefault.flags & UFFD_PAGEFAULT_FLAG_WRITE;
+		break;
+	case UFFD_EVENT_FORK:
+		e->kind = EVENT_FORK;
+		e->child_fd = (int)m->arg.fork.ufd;
+		break;
+	case UFFD_EVENT_REMAP:
+		e->kind = EVENT_REMAP;
+		e->start = m->arg.remap.from;
+		e->end = m->arg.remap.from + m->arg.remap.len;
+		e->to = m->arg.remap.to;
+		break;
+	default:
+		e->kind = m->event == UFFD_EVENT_UNMAP ? EVENT_UNMAP : EVENT_REMOVE;
+		e->start = m->arg.remove.start;
+		e->end = m->arg.remove.end;
+		break;
+	}
+}
+
+static int remote_read_events(struct space *s, struct event *ev, int max)
+{
+	struct uffd_msg msg[32];
+	ssize_t n;
+
+	n = read(space_remote(s)->uffd, msg, sizeof(msg[0]) * (size_t)MIN(max, 32));
+	if (n < 0)
+		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+	n /= (ssize_t)sizeof(msg[0]);
+	for (ssize_t i = 0; i < n; i++)
+		event_from_msg(&ev[i], &msg[i]);
+	return (int)n;
+}
+
+static int64_t remote_copy(struct space *s, uint64_t va, const void *src, uint64_t nr)
+{
+	return uffd_copy(space_remote(s)->uffd, va, src, nr);
+}
+
+/*
+ * The sentinel is present from the start, so a zero page there is refused: with EEXIST when the
+ * gate is open, with EAGAIN when an event is unread. A forked child's is WIPEONFORK, and filled
+ * here before it is asked.
+ */
+static int remote_gate_open(struct space *s)
+{
+	struct remote *r = space_remote(s);
+	int e;
+
+	if (!r->sentinel_filled) {
+		int64_t n = uffd_copy(r->uffd, s->sentinel, s->sentinel_page, 1);
+
+		if (n == -EAGAIN)
+			return 0;
+		if (n < 0 && n != -EEXIST)
+			return n == -ESRCH ? -ESRCH : 1;
+		r->sentinel_filled = true;
+		return 1;
+	}
+	e = uffd_zeropage(r->uffd, s->sentinel);
+	return e == -EAGAIN ? 0 : e == -ESRCH ? -ESRCH : 1;
+}
+
+static int remote_zeropage(struct space *s, uint64_t va)
+{
+	return uffd_zeropage(space_remote(s)->uffd, va);
+}
+
+static int64_t remote_poison(struct space *s, uint64_t va, uint64_t nr)
+{
+	return uffd_poison(space_remote(s)->uffd, va, nr);
+}
+
+static void remote_wake(struct space *s, uint64_t va)
+{
+	(void)uffd_wake(space_remote(s)->uffd, va, 1);
+}
+
+static int remote_registered(struct space *s, uint64_t va)
+{
+	return uffd_registered(space_remote(s)->uffd, va);
+}
+
+static int remote_pagemap(struct space *s, uint64_t va, uint64_t *entry, size_t nr)
+{
+	struct remote *r = space_remote(s);
+
+	return r->pagemap_fd < 0 ? -ENODEV : proc_pagemap(r->pagemap_fd, va, entry, nr);
+}
+
+/* Field 39 of /proc/PID/stat: the CPU the main thread ran on last. */
+static int remote_program_cpu(struct space *s)
+{
+	struct remote *r = space_remote(s);
+	char b[1024], *p;
+	ssize_t n;
+
+	if (r->stat_fd < 0 || (n = pread(r->stat_fd, b, sizeof(b) - 1, 0)) <= 0)
+		return -1;
+	b[n] = 0;
+	p = strrchr(b, ')');
+	for (int field = 2; p && field < 39; field++) {
+		p = strchr(p, ' ');
+		if (p)
+			p++;
+	}
+	return p ? atoi(p) : -1;
+}
+
+/* ---- the helper ---- */
+
+static long futex(uint32_t *addr, int op, uint32_t v, uint64_t timeout_ns)
+{
+	struct timespec ts = {.tv_sec = (time_t)(timeout_ns / NSEC_PER_SEC),
+			      .tv_nsec = (long)(timeout_ns % NSEC_PER_SEC)};
+
+	return syscall(SYS_futex, addr, op, v, timeout_ns ? &ts : NULL, NULL, 0);
+}
+
+/* Looks whether the helper lives; once it does not, it never will again. */
+static bool helper_alive(struct remote *r)
+{
+	struct pollfd p = {.fd = r->helper_pidfd, .events = POLLIN};
+
+	if (!r->ctl || atomic_load(&r->helper_gone))
+		return false;
+	if (poll(&p, 1, 0) <= 0)
+		return true;
+	if (!atomic_exchange(&r->helper_gone, true) && !atomic_load(&r->space->dead))
+		log_info("pid %d: its helper ended; it stays resident from now on", r->pid);
+	return false;
+}
+
+static bool remote_can_move(struct space *s)
+{
+	return helper_alive(space_remote(s));
+}
+
+static void remote_hold(struct space *s, bool on)
+{
+	struct remote *r = space_remote(s);
+
+	if (!r->ctl || r->ctl->no_permit)
+		return;
+	__atomic_store_n(&r->ctl->hold, on, __ATOMIC_SEQ_CST);
+	if (!on)
+		return;
+	for (unsigned int spins = 0; __atomic_load_n(&r->ctl->moving, __ATOMIC_SEQ_CST); spins++) {
+		if (spins < 100) {
+			sched_yield();
+			continue;
+		}
+		/* A helper that died in the middle of a MOVE starts no other. */
+		if ((spins & 15) == 0 && !helper_alive(r))
+			return;
+		clock_sleep_ns(20 * NSEC_PER_USEC);
+	}
+}
+
+/* Runs one command of the ring to its end. 0, or -EPIPE when the helper is gone. */
+static int command(struct remote *r, uint32_t cmd)
+{
+	struct agent_ctl *ctl = r->ctl;
+	uint64_t end = clock_now_ns() + HELPER_PATIENCE_NS;
+	uint32_t seq = ctl->seq + 1, done;
+
+	ctl->cmd = cmd;
+	__atomic_store_n(&ctl->seq, seq, __ATOMIC_RELEASE);
+	(void)futex(&ctl->seq, FUTEX_WAKE, 1, 0);
+	while ((done = __atomic_load_n(&ctl->done, __ATOMIC_ACQUIRE)) != seq) {
+		(void)futex(&ctl->done, FUTEX_WAIT, done, 20 * NSEC_PER_MSEC);
+		if (__atomic_load_n(&ctl->done, __ATOMIC_ACQUIRE) == seq)
+			break;
+		if (!helper_alive(r))
+			return -EPIPE;
+		if (clock_now_ns() > end) {
+			log_warn("pid %d: its helper did not answer for 20 s and is ended", r->pid);
+			(void)syscall(SYS_pidfd_send_signal, r->helper_pidfd, SIGKILL, NULL, 0);
+			end += HELPER_PATIENCE_NS;
+		}
+	}
+	return 0;
+}
+
+/*
+ * The helper died with items open. It never MOVEs again, so what lies in staging now is what was
+ * moved: staging was empty before the batch. The reader of events kept to the permit all along.
+ */
+static void count_moved_from_pagemap(struct remote *r, const struct batch_item *items,
+				     unsigned int nr)
+{
+	for (unsigned int i = 0; i < nr; i++) {
+		uint64_t pm[MAX_FOLIO_PAGES];
+		unsigned int n = 0;
+
+		r->moved[i] = 0;
+		if (r->pagemap_fd < 0 ||
+		    proc_pagemap(r->pagemap_fd,
+				 r->staging[items[i].mode] +
+					 ((uint64_t)items[i].staging << PAGE_SHIFT),
+				 pm, items[i].nr) != 0)
+			continue;
+		while (n < items[i].nr && (pm[n] & PAGEMAP_PRESENT))
+			n++;
+		r->moved[i] = (uint16_t)n;
+	}
+}
+
+static int remote_move(struct space *s, const struct batch_item *items, unsigned int nr)
+{
+	struct remote *r = space_remote(s);
+	struct agent_ctl *ctl = r->ctl;
+	int err;
+
+	for (unsigned int i = 0; i < nr; i++) {
+		struct agent_item *it = &ctl->item[i];
+
+		it->va = items[i].va;
+		it->staging = items[i].staging;
+		it->nr_pages = items[i].nr;
+		it->mode = items[i].mode;
+		/* cancel was reset under the space's lock, see remote_prepare() */
+	}
+	ctl->nr = nr;
+	err = command(r, AGENT_CMD_MOVE);
+	if (err) {
+		count_moved_from_pagemap(r, items, nr);
+	} else {
+		/* The ring is shared with the program: take nothing in it on trust. */
+		for (unsigned int i = 0; i < nr; i++)
+			r->moved[i] = (uint16_t)CLAMP(ctl->item[i].moved, 0, (int)items[i].nr);
+	}
+	r->moved_final = true;
+	return err;
+}
+
+/* Opens a batch: called with the space's lock held, before the first word becomes ISOLATED. */
+static void remote_prepare(struct space *s)
+{
+	struct remote *r = space_remote(s);
+
+	for (unsigned int i = 0; i < BATCH_ITEMS; i++) {
+		r->ctl->item[i].cancel = 0;
+		r->ctl->item[i].moved = 0;
+		r->ctl->item[i].rc = AGENT_RC_PENDING;
+	}
+	r->moved_final = false;
+}
+
+static unsigned int remote_moved(struct space *s, unsigned int i)
+{
+	struct remote *r = space_remote(s);
+	int n;
+
+	if (r->moved_final)
+		return r->moved[i];
+	n = __atomic_load_n(&r->ctl->item[i].moved, __ATOMIC_SEQ_CST);
+	return (unsigned int)CLAMP(n, 0, (int)s->item[i].nr);
+}
+
+static int remote_move_error(struct space *s, unsigned int i)
+{
+	int rc = space_remote(s)->ctl->item[i].rc;
+
+	/* After a partial success the reason is not kept: a smaller folio next time finds it. */
+	return rc < 0 ? rc : space_remote(s)->moved[i] ? -EBUSY : -EAGAIN;
+}
+
+static void remote_cancel(struct space *s, unsigned int i)
+{
+	__atomic_store_n(&space_remote(s)->ctl->item[i].cancel, 1, __ATOMIC_SEQ_CST);
+}
+
+/* Through the helper, whose memory it is whatever the program did with its own identity. */
+static int remote_read_staged(struct space *s, enum agent_mode mode, unsigned int first,
+			      unsigned int nr, void *buf)
+{
+	struct remote *r = space_remote(s);
+	struct iovec local = {buf, (size_t)nr << PAGE_SHIFT};
+	struct iovec there = {(void *)(uintptr_t)(r->staging[mode] + ((uint64_t)first << PAGE_SHIFT)),
+			      (size_t)nr << PAGE_SHIFT};
+	ssize_t n = process_vm_readv(r->helper, &local, 1, &there, 1, 0);
+
+	if (n < 0 && errno == ESRCH && r->pid)
+		n = process_vm_readv(r->pid, &local, 1, &there, 1, 0);
+	if (n == (ssize_t)local.iov_len)
+		return 0;
+	return n < 0 ? -errno : -EIO;
+}
+
+static int remote_drop_staged(struct space *s, const uint32_t nr[NR_AGENT_MODES])
+{
+	struct remote *r = space_remote(s);
+	int err;
+
+	for (int m = 0; m < NR_AGENT_MODES; m++)
+		r->ctl->drop_pages[m] = nr[m];
+	err = command(r, AGENT_CMD_DROP);
+	if (!err && r->ctl->drop_rc) {
+		log_warn("pid %d: staging could not be emptied: %s", r->pid,
+			 strerror(-r->ctl->drop_rc));
+		atomic_store(&r->helper_gone, true);
+		err = r->ctl->drop_rc;
+	}
+	return err;
+}
+
+/* ---- life ---- */
+
+static const struct space_ops remote_ops;
+
+static struct space *remote_alloc(struct mm *mm, int uffd, uint64_t sentinel)
+{
+	struct remote *r = mem_pool_alloc(&mm->remote_pool);
+	struct agent_sentinel *as;
+
+	if (!r)
+		return NULL;
+	r->uffd = uffd;
+	r->second_uffd = r->pagemap_fd = r->stat_fd = r->ctl_fd = r->helper_pidfd = -1;
+	us_mutex_lock(&mm->spaces_lock);
+	r->nonce = mm->next_nonce++;
+	us_mutex_unlock(&mm->spaces_lock);
+	as = (struct agent_sentinel *)r->sentinel_page;
+	as->nonce = r->nonce;
+	as->may_start_helper = 1;
+	r->space = space_create(mm, &remote_ops, r);
+	if (!r->space) {
+		mem_pool_free(&mm->remote_pool, r);
+		return NULL;
+	}
+	r->space->sentinel = sentinel;
+	r->space->sentinel_page = r->sentinel_page;
+	return r->space;
+}
+
+static void remote_destroy(struct space *s)
+{
+	struct remote *r = space_remote(s);
+	int fds[] = {r->uffd, r->second_uffd, r->pagemap_fd, r->stat_fd, r->ctl_fd,
+		     r->helper_pidfd};
+
+	if (r->ctl)
+		munmap(r->ctl, AGENT_CTL_BYTES);
+	for (unsigned int i = 0; i < ARRAY_SIZE(fds); i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+	mem_pool_free(&s->mm->remote_pool, r);
+}
+
+static struct space *remote_fork(struct space *parent, int child_fd)
+{
+	struct space *c = remote_alloc(parent->mm, child_fd, parent->sentinel);
+
+	if (!c) {
+		/*
+		 * Closing child_fd would turn the child's missing pages into zeros. It stays open,
+		 * so that the child waits instead; the message says what happened.
+		 */
+		log_error("out of spaces: a forked child of pid %d cannot be served",
+			  space_remote(parent)->pid);
+	}
+	return c;
+}
+
+/*
+ * The child may start a helper, which takes system calls, unless its parent's threads run under a
+ * seccomp filter. The answer is written before the child can read it: its sentinel is missing.
+ */
+static void remote_forked(struct space *child, struct space *parent)
+{
+	struct remote *r = space_remote(child);
+	pid_t pid = space_remote(parent)->pid;
+	struct agent_sentinel *as = (struct agent_sentinel *)r->sentinel_page;
+
+	if (pid && proc_has_seccomp(pid) != 0)
+		as->may_start_helper = 0;
+	(void)remote_gate_open(child);
+	us_mutex_lock(&child->reader_lock);
+	if (handlers_add(child->mm, child, r->uffd) != 0)
+		log_error("a forked child of pid %d cannot be served: %s", pid, strerror(errno));
+	us_mutex_unlock(&child->reader_lock);
+}
+
+static const struct space_ops remote_ops = {
+	.read_events = remote_read_events,
+	.gate_open = remote_gate_open,
+	.hold = remote_hold,
+	.copy = remote_copy,
+	.zeropage = remote_zeropage,
+	.poison = remote_poison,
+	.wake = remote_wake,
+	.registered = remote_registered,
+	.pagemap = remote_pagemap,
+	.can_move = remote_can_move,
+	.prepare = remote_prepare,
+	.move = remote_move,
+	.moved = remote_moved,
+	.move_error = remote_move_error,
+	.cancel = remote_cancel,
+	.read_staged = remote_read_staged,
+	.drop_staged = remote_drop_staged,
+	.program_cpu = remote_program_cpu,
+	.fork = remote_fork,
+	.forked = remote_forked,
+	.destroy = remote_destroy,
+};
+
+int remote_ctl_create(void)
+{
+	struct agent_ctl init = {.magic = AGENT_MAGIC, .version = AGENT_VERSION};
+	int fd = memfd_create("uswap-ctl", MFD_CLOEXEC);
+
+	if (fd < 0)
+		return -errno;
+	init.no_permit = mm_mutants.no_permit;
+	init.no_populate = mm_mutants.no_populate;
+	if (ftruncate(fd, (off_t)AGENT_CTL_BYTES) != 0 ||
+	    pwrite(fd, &init, offsetof(struct agent_ctl, item), 0) !=
+		    (ssize_t)offsetof(struct agent_ctl, item)) {
+		int e = errno;
+
+		close(fd);
+		return -e;
+	}
+	return fd;
+}
+
+/* Gives a space its process and helper. Staging goes on the userfaultfd of the events (rule 1). */
+static int attach(struct space *s, const struct remote_config *cfg)
+{
+	struct remote *r = space_remote(s);
+	int staging_fd = cfg->second_uffd >= 0 ? cfg->second_uffd : r->uffd;
+	void *ctl = mmap(NULL, AGENT_CTL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, cfg->ctl_fd, 0);
+
+	if (ctl == MAP_FAILED)
+		return -errno;
+	for (int m = 0; m < NR_AGENT_MODES; m++) {
+		int e = cfg->staging[m] ? uffd_register(staging_fd, cfg->staging[m],
+							STAGING_PAGES * PAGE_SIZE,
+							UFFDIO_REGISTER_MODE_WP)
+					: 0;
+
+		if (e && m == AGENT_MODE_RW) {
+			munmap(ctl, AGENT_CTL_BYTES);
+			return e;
+		}
+		r->staging[m] = e ? 0 : cfg->staging[m];
+	}
+	r->second_uffd = cfg->second_uffd;
+	r->ctl_fd = cfg->ctl_fd;
+	r->helper = cfg->helper;
+	r->helper_pidfd = cfg->helper_pidfd;
+	remote_set_pid(s, cfg->pid);
+	us_mutex_lock(&s->batch_lock);
+	us_mutex_lock(&s->reader_lock);
+	r->ctl = ctl;
+	us_mutex_unlock(&s->reader_lock);
+	us_mutex_unlock(&s->batch_lock);
+	return 0;
+}
+
+struct space *remote_create(struct mm *mm, const struct remote_config *cfg, int *err)
+{
+	struct space *s;
+
+	*err = uffd_handshake(cfg->uffd, UFFD_FEATURES_REQUIRED);
+	if (!*err && cfg->second_uffd >= 0)
+		*err = uffd_handshake(cfg->second_uffd, UFFD_FEATURE_MOVE);
+	if (!*err)
+		*err = uffd_register(cfg->uffd, cfg->sentinel, PAGE_SIZE,
+				     UFFDIO_REGISTER_MODE_MISSING);
+	if (*err)
+		return NULL;
+	s = remote_alloc(mm, cfg->uffd, cfg->sentinel);
+	if (!s) {
+		*err = -ENOMEM;
+		return NULL;
+	}
+	(void)remote_gate_open(s);
+	*err = attach(s, cfg);
+	if (!*err) {
+		us_mutex_lock(&s->reader_lock);
+		*err = handlers_add(mm, s, cfg->uffd);
+		us_mutex_unlock(&s->reader_lock);
+	}
+	if (*err) {
+		/* The caller keeps the descriptors when this fails. */
+		space_remote(s)->uffd = space_remote(s)->second_uffd = -1;
+		space_remote(s)->ctl_fd = space_remote(s)->helper_pidfd = -1;
+		space_kill(s);
+		return NULL;
+	}
+	return s;
+}
+
+int remote_adopt(struct space *s, const struct remote_config *cfg)
+{
+	return space_remote(s)->ctl ? -EEXIST : attach(s, cfg);
+}
+
+void remote_set_pid(struct space *s, pid_t pid)
+{
+	struct remote *r = space_remote(s);
+
+	us_mutex_lock(&s->lock);
+	if (!r->pid) {
+		r->pid = pid;
+		r->pagemap_fd = MAX(proc_open(pid, "pagemap"), -1);
+		r->stat_fd = MAX(proc_open(pid, "stat"), -1);
+	}
+	us_mutex_unlock(&s->lock);
+}
+
+void remote_run(struct space *s)
+{
+	struct remote *r = space_remote(s);
+
+	__atomic_store_n(&r->ctl->state, AGENT_STATE_RUN, __ATOMIC_RELEASE);
+	(void)futex(&r->ctl->state, FUTEX_WAKE, 1, 0);
+}
+
+struct space *remote_find_nonce(struct mm *mm, uint64_t nonce)
+{
+	struct space *found = NULL;
+
+	us_mutex_lock(&mm->spaces_lock);
+	list_for_each(n, &mm->spaces) {
+		struct space *s = list_entry(n, struct space, node);
+
+		if (s->ops == &remote_ops && space_remote(s)->nonce == nonce) {
+			space_get(s);
+			found = s;
+			break;
+		}
+	}
+	us_mutex_unlock(&mm->spaces_lock);
+	return found;
+}
+
+bool remote_is_gone(struct space *s)
+{
+	struct remote *r = space_remote(s);
+
+	/* Asking changes nothing, and a memory that is gone answers ESRCH. */
+	return uffd_registered(r->uffd, s->sentinel) == -ESRCH;
+}

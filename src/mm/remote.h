@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A space in another process: its userfaultfd, its helper, its /proc files.
+ *
+ * Life: remote_create() for a program that said hello, or by way of a fork event (then without a
+ * process and a helper until remote_adopt()). space_kill() ends it.
+ */
+#ifndef USWAP_MM_REMOTE_H
+#define USWAP_MM_REMOTE_H
+
+#include <sys/types.h>
+
+#include "mm/mm.h"
+
+struct remote {
+	struct space *space;
+	uint64_t nonce;
+	pid_t pid; /* 0: a forked child not seen yet */
+	int uffd, second_uffd;
+	int pagemap_fd, stat_fd; /* -1: not open */
+	uint64_t staging[NR_AGENT_MODES];
+	struct agent_ctl *ctl; /* NULL: no helper */
+	int ctl_fd;
+	pid_t helper;
+	int helper_pidfd;
+	atomic_bool helper_gone;
+	bool sentinel_filled;
+	uint64_t vsize_seen; /* range.c: size of the address space at the last scan */
+	/* of the batch in progress */
+	uint16_t moved[BATCH_ITEMS];
+	bool moved_final;
+	char sentinel_page[PAGE_SIZE];
+};
+
+struct remote_config {
+	pid_t pid, helper;
+	int uffd, second_uffd;	/* second: mutant no_gate only, else -1 */
+	int ctl_fd;		/* memfd of AGENT_CTL_BYTES */
+	int helper_pidfd;
+	uint64_t sentinel, staging[NR_AGENT_MODES];
+};
+
+/* Makes the memfd for a helper's control page. A descriptor or -errno. */
+int remote_ctl_create(void);
+/*
+ * A program that said hello: handshake of its userfaultfd, sentinel, staging. Owns the
+ * descriptors of cfg on success. NULL with *err.
+ */
+struct space *remote_create(struct mm *mm, const struct remote_config *cfg, int *err);
+/* A forked child's helper said hello: gives the space its process and helper. 0 or -errno. */
+int remote_adopt(struct space *s, const struct remote_config *cfg) __must_check;
+/* A forked child without a helper was found: it is served, never evicted. */
+void remote_set_pid(struct space *s, pid_t pid);
+/* Starts the helper's loop (state RUN). */
+void remote_run(struct space *s);
+/* The space whose sentinel bears this nonce, with a reference, or NULL. */
+struct space *remote_find_nonce(struct mm *mm, uint64_t nonce);
+/* Is the memory of a space without a process gone? */
+bool remote_is_gone(struct space *s);
+static inline struct remote *space_remote(struct space *s)
+{
+	return s->impl;
+}
+
+#endif

@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: MIT */
+#define _GNU_SOURCE
+#include "sys/proc.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/kcmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static ssize_t read_file(const char *path, char *buf, size_t len)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	size_t have = 0;
+	ssize_t n = 0;
+
+	if (fd < 0)
+		return errno == ENOENT ? -ESRCH : -errno;
+	while (have < len - 1 && (n = read(fd, buf + have, len - 1 - have)) > 0)
+		have += (size_t)n;
+	n = n < 0 && !have ? -errno : (ssize_t)have;
+	close(fd);
+	buf[have] = 0;
+	return n;
+}
+
+int proc_open(pid_t pid, const char *name)
+{
+	char path[64];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	return fd < 0 ? (errno == ENOENT ? -ESRCH : -errno) : fd;
+}
+
+static uint64_t parse_number(const char **s)
+{
+	uint64_t v = 0;
+
+	while (**s == ' ' || **s == '\t')
+		(*s)++;
+	while (**s >= '0' && **s <= '9')
+		v = v * 10 + (uint64_t)(*(*s)++ - '0');
+	return v;
+}
+
+int proc_statm(int fd, struct proc_statm *st)
+{
+	char b[128];
+	const char *s = b;
+	ssize_t n = pread(fd, b, sizeof(b) - 1, 0);
+
+	if (n <= 0)
+		return n < 0 ? -errno : -ESRCH;
+	b[n] = 0;
+	st->size_pages = parse_number(&s);
+	st->resident_pages = parse_number(&s);
+	st->shared_pages = parse_number(&s);
+	return 0;
+}
+
+static uint64_t parse_hex(const char **s)
+{
+	uint64_t v = 0;
+
+	for (;; (*s)++) {
+		char c = **s;
+
+		if (c >= '0' && c <= '9')
+			v = v * 16 + (uint64_t)(c - '0');
+		else if (c >= 'a' && c <= 'f')
+			v = v * 16 + (uint64_t)(c - 'a') + 10;
+		else
+			return v;
+	}
+}
+
+/* "start-end perms offset dev inode   name" */
+static void parse_vma(const char *s, struct proc_vma *v)
+{
+	v->start = parse_hex(&s);
+	s++;
+	v->end = parse_hex(&s);
+	s++;
+	v->read = s[0] == 'r';
+	v->write = s[1] == 'w';
+	v->exec = s[2] == 'x';
+	v->shared = s[3] == 's';
+	s += 5;
+	(void)parse_hex(&s);
+	s++;
+	while (*s && *s != ' ')
+		s++;
+	v->file = parse_number(&s) != 0;
+	while (*s == ' ')
+		s++;
+	snprintf(v->name, sizeof(v->name), "%s", s);
+}
+
+int proc_maps(pid_t pid, char *buf, size_t len, int (*fn)(const struct proc_vma *, void *),
+	      void *arg)
+{
+	int fd = proc_open(pid, "maps"), r = 0;
+	size_t have = 0;
+	ssize_t n;
+
+	if (fd < 0)
+		return fd;
+	while (!r && (n = read(fd, buf + have, len - 1 - have)) > 0) {
+		char *line = buf, *nl;
+
+		have += (size_t)n;
+		buf[have] = 0;
+		while (!r && (nl = strchr(line, '\n'))) {
+			struct proc_vma v;
+
+			*nl = 0;
+			parse_vma(line, &v);
+			r = fn(&v, arg);
+			line = nl + 1;
+		}
+		have -= (size_t)(line - buf);
+		memmove(buf, line, have);
+		if (have >= len - 1)
+			have = 0; /* a name longer than the buffer: its end parses as nothing */
+	}
+	close(fd);
+	return r;
+}
+
+struct find_vma {
+	uint64_t va;
+	struct proc_vma *out;
+};
+
+static int match_vma(const struct proc_vma *v, void *arg)
+{
+	struct find_vma *f = arg;
+
+	if (f->va >= v->end)
+		return 0;
+	if (f->va < v->start)
+		return -ENOENT;
+	*f->out = *v;
+	return 1;
+}
+
+int proc_find_vma(pid_t pid, uint64_t va, char *buf, size_t len, struct proc_vma *out)
+{
+	struct find_vma f = {va, out};
+	int r = proc_maps(pid, buf, len, match_vma, &f);
+
+	return r == 1 ? 0 : r ? r : -ENOENT;
+}
+
+int proc_field(pid_t pid, const char *name, const char *key, uint64_t *value)
+{
+	char path[64], buf[8192], *s;
+	ssize_t n;
+
+	*value = 0;
+	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
+	n = read_file(path, buf, sizeof(buf));
+	if (n < 0)
+		return (int)n;
+	s = strstr(buf, key);
+	if (!s)
+		return -ENOENT;
+	*value = strtoull(s + strlen(key), NULL, 10);
+	return 0;
+}
+
+int proc_stat(pid_t pid, pid_t *ppid, char *state, char comm[16])
+{
+	char path[64], buf[1024], *open_par, *close_par;
+	ssize_t n;
+	size_t len;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	n = read_file(path, buf, sizeof(buf));
+	if (n < 0)
+		return (int)n;
+	open_par = strchr(buf, '(');
+	close_par = strrchr(buf, ')');
+	if (!open_par || !close_par || close_par < open_par)
+		return -EPROTO;
+	len = MIN((size_t)(close_par - open_par - 1), (size_t)15);
+	memcpy(comm, open_par + 1, len);
+	comm[len] = 0;
+	*state = close_par[2];
+	*ppid = (pid_t)strtol(close_par + 4, NULL, 10);
+	return 0;
+}
+
+int proc_children(pid_t pid, pid_t *out, int max)
+{
+	char path[300], buf[4096];
+	struct dirent *e;
+	int n = 0;
+	DIR *d;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	d = opendir(path);
+	if (!d)
+		return 0;
+	while ((e = readdir(d))) {
+		char *s = buf, *end;
+		ssize_t got;
+
+		if (e->d_name[0] == '.')
+			continue;
+		snprintf(path, sizeof(path), "/proc/%d/task/%s/children", pid, e->d_name);
+		got = read_file(path, buf, sizeof(buf));
+		if (got <= 0)
+			continue;
+		for (;;) {
+			long p = strtol(s, &end, 10);
+
+			if (end == s || n >= max)
+				break;
+			out[n++] = (pid_t)p;
+			s = end;
+		}
+	}
+	closedir(d);
+	return n;
+}
+
+int proc_same_memory(pid_t a, pid_t b)
+{
+	long r = syscall(SYS_kcmp, a, b, KCMP_VM, 0, 0);
+
+	if (r < 0)
+		return -errno;
+	return r == 0;
+}
+
+pid_t proc_pid_of_pidfd(int pidfd)
+{
+	char path[64], buf[1024], *s;
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", pidfd);
+	n = read_file(path, buf, sizeof(buf));
+	if (n < 0)
+		return (pid_t)n;
+	s = strstr(buf, "\nPid:");
+	if (!s)
+		return -EBADF;
+	n = strtol(s + 5, NULL, 10);
+	return n > 0 ? (pid_t)n : -ESRCH;
+}
+
+/* Calls fn with the text of /proc/PID/task/TID/NAME of each thread until it returns nonzero. */
+static int each_thread(pid_t pid, const char *name, int (*fn)(const char *text))
+{
+	char path[300], buf[4096];
+	struct dirent *e;
+	int r = 0;
+	DIR *d;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	d = opendir(path);
+	if (!d)
+		return errno == ENOENT ? -ESRCH : -errno;
+	while (r == 0 && (e = readdir(d))) {
+		ssize_t n;
+
+		if (e->d_name[0] == '.')
+			continue;
+		snprintf(path, sizeof(path), "/proc/%d/task/%s/%s", pid, e->d_name, name);
+		n = read_file(path, buf, sizeof(buf));
+		if (n == -ESRCH)
+			continue;
+		r = n < 0 ? (int)n : fn(buf);
+	}
+	closedir(d);
+	return r;
+}
+
+static int status_has_seccomp(const char *text)
+{
+	const char *s = strstr(text, "\nSeccomp:");
+
+	return s && strtol(s + 9, NULL, 10) != 0;
+}
+
+int proc_has_seccomp(pid_t pid)
+{
+	return each_thread(pid, "status", status_has_seccomp);
+}
+
+static int syscall_is_madvise(const char *text)
+{
+	long nr;
+
+	if (text[0] < '0' || text[0] > '9')
+		return 0; /* "running", or -1: outside any call */
+	nr = strtol(text, NULL, 10);
+	return nr == SYS_madvise || nr == SYS_process_madvise;
+}
+
+int proc_in_madvise(pid_t pid)
+{
+	return each_thread(pid, "syscall", syscall_is_madvise);
+}
+
+int proc_pagemap(int fd, uint64_t va, uint64_t *entry, size_t nr)
+{
+	size_t want = nr * sizeof(uint64_t), have = 0;
+
+	while (have < want) {
+		ssize_t n = pread(fd, (char *)entry + have, want - have,
+				  (off_t)((va >> PAGE_SHIFT) * 8 + have));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : -ESRCH;
+		have += (size_t)n;
+	}
+	return 0;
+}
