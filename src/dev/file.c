@@ -8,10 +8,17 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+
 /* dev_private */
 enum { IO_DONE_BYTES, IO_RETRIES };
-/* A transfer may be interrupted often, but not for ever. */
+/*
+ * A transfer may be interrupted often, but not for ever. What does not pass at once is a lack of
+ * kernel memory; it gets 100 ms in all.
+ */
 #define MAX_RETRIES 1000
+#define FAST_RETRIES 10
+#define RETRY_PAUSE_NS (100 * NSEC_PER_USEC)
 
 LOCK_CLASS(grow_class, "file_grow", RANK_DEV);
 
@@ -59,8 +66,11 @@ bool file_io_step(struct file_dev *f, struct dev_io *io, int64_t result)
 		file_io_end(f, io, 0);
 		return true;
 	}
-	if (is_transient(result) && ++io->dev_private[IO_RETRIES] < MAX_RETRIES)
+	if (is_transient(result) && ++io->dev_private[IO_RETRIES] < MAX_RETRIES) {
+		if (io->dev_private[IO_RETRIES] > FAST_RETRIES)
+			clock_sleep_ns(RETRY_PAUSE_NS);
 		return false;
+	}
 	if (io->op == DEV_WRITE && (result == -ENOSPC || result == -EDQUOT || result == -EFBIG))
 		file_io_end(f, io, -ENOSPC);
 	else

@@ -359,6 +359,19 @@ void dev_zram_check(struct dev *d)
 	}
 }
 
+/*
+ * Twice the size, and a run for each class: address space is cheap, and runs have holes. Where it
+ * is not to be had (RLIMIT_AS), less will do until the pool is full: -ENOMEM then.
+ */
+static struct zpool *pool_create(uint64_t disk_bytes)
+{
+	struct zpool *pool = NULL;
+
+	for (uint64_t bytes = 2 * disk_bytes; !pool && bytes >= disk_bytes / 4; bytes /= 2)
+		pool = zpool_create(bytes + MIB(32));
+	return pool;
+}
+
 struct dev *dev_zram_create(const struct zram_config *cfg, int *err)
 {
 	uint64_t slots = cfg->bytes >> PAGE_SHIFT;
@@ -380,8 +393,7 @@ struct dev *dev_zram_create(const struct zram_config *cfg, int *err)
 					 (uint32_t)(slots / TABLE_PAGE_SLOTS + 1));
 	if (!*err) {
 		z->table = mem_reserve(table_bytes(z));
-		/* Twice, and a run for each size: address space is cheap, and runs have holes. */
-		z->pool = zpool_create(2 * cfg->bytes + MIB(32));
+		z->pool = pool_create(cfg->bytes);
 		if (!z->table || !z->pool)
 			*err = -ENOMEM;
 	}
