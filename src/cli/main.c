@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * uswap: finds the verb and calls it.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+static int verb_help(int argc, char **argv);
+static int verb_version(int argc, char **argv);
+
+static const struct verb {
+	const char *name;
+	int (*call)(int argc, char **argv);
+	const char *purpose;
+} verbs[] = {
+	{"run", verb_run, "run a program in less RAM than it needs"},
+	{"check", verb_check, "can this machine do it; if not, what to change"},
+	{"stat", verb_stat, "what a running job has in RAM, compressed and on disk"},
+	{"swaps", verb_swaps, "a job's swap devices, as /proc/swaps"},
+	{"ps", verb_ps, "a job's processes"},
+	{"jobs", verb_jobs, "your running jobs"},
+	{"set", verb_set, "change a running job"},
+	{"help", verb_help, "this text; 'uswap VERB --help' tells more"},
+	{"version", verb_version, "the version of uswap"},
+};
+
+static int verb_help(int argc, char **argv)
+{
+	char text[2048];
+	size_t len = 0;
+
+	len += (size_t)snprintf(text, sizeof(text),
+				"usage: uswap VERB [OPTION]...\n"
+				"Runs unmodified programs in less RAM than they need.\n\n");
+	for (size_t i = 0; i < ARRAY_SIZE(verbs) && len < sizeof(text); i++)
+		len += (size_t)snprintf(text + len, sizeof(text) - len, "  %-8s %s\n", verbs[i].name,
+					verbs[i].purpose);
+	if (len < sizeof(text))
+		len += (size_t)snprintf(text + len, sizeof(text) - len,
+					"\nExample: uswap run --ram 256M -- python3 job.py\n");
+	return cli_print(text, MIN(len, sizeof(text) - 1));
+}
+
+static int verb_version(int argc, char **argv)
+{
+	return cli_print("uswap " USWAP_VERSION, strlen("uswap " USWAP_VERSION));
+}
+
+int main(int argc, char **argv)
+{
+	const char *name = argc > 1 ? argv[1] : NULL;
+
+	if (!name)
+		return cli_fail("no verb given; see 'uswap help'");
+	if (!strcmp(name, "--help") || !strcmp(name, "-h"))
+		name = "help";
+	else if (!strcmp(name, "--version"))
+		name = "version";
+	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
+		if (!strcmp(name, verbs[i].name))
+			return verbs[i].call(argc - 1, argv + 1);
+	return cli_fail("unknown verb '%s'; see 'uswap help'", name);
+}
