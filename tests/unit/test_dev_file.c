@@ -361,6 +361,7 @@ static void test_force_takes_an_existing_file(void **state)
 	struct dev *d;
 
 	write_file(path, "old");
+	assert_int_equal(truncate(path, MIB(3)), 0); /* larger than wanted */
 	d = create(&cfg);
 	round_trip(d, 1, 16, 1);
 	assert_int_equal(stat(path, &st), 0);
