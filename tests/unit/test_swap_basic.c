@@ -466,6 +466,31 @@ static void test_device_grows_when_it_runs_out_of_slots(void **state)
 	swap_destroy(s);
 }
 
+struct loader {
+	struct us_thread thread;
+	struct swap *s;
+	swp_t e;
+	const struct key *key;
+	int result;
+};
+
+static void load_in_thread(void *arg)
+{
+	struct loader *l = arg;
+
+	l->result = test_load_matches(l->s, l->e, l->key);
+}
+
+/* On the small stack that threads of the supervisor have. */
+static int load_on_small_stack(struct swap *s, swp_t e, const struct key *k)
+{
+	struct loader l = {.s = s, .e = e, .key = k};
+
+	assert_int_equal(us_thread_start(&l.thread, "loader", -1, load_in_thread, &l), 0);
+	us_thread_join(&l.thread);
+	return l.result;
+}
+
 static void check_split_on_crowded_device(bool async)
 {
 	struct swap *s = test_swap(MIB(4));
@@ -493,7 +518,7 @@ static void check_split_on_crowded_device(bool async)
 	assert_int_equal(u.nr_entries, 2047 - 683 + 2);
 	assert_int_equal(u.swapped_pages, 2047 - 683 + 520);
 	assert_false(swap_keep_copy(s, x));
-	assert_int_equal(test_load_matches(s, x, &big), 0);
+	assert_int_equal(load_on_small_stack(s, x, &big), 0);
 	assert_int_equal(test_load_matches(s, y, &mid), 0);
 	assert_int_equal(test_store(s, &big, &how), x);
 	assert_int_equal(how, SWAP_SEALED_EQUAL);
@@ -615,6 +640,33 @@ static void test_folio_is_loadable_shared_and_freed_during_its_write(void **stat
 	swap_destroy(s);
 }
 
+static void test_buffer_outlives_the_write_while_a_load_copies(void **state)
+{
+	struct swap *s = test_swap(MIB(4));
+	struct tdev *t = tdev_create(1024, 0, false);
+	struct key k = random_key(4, 2);
+	swp_t e = test_store(s, &k, NULL);
+	uint32_t id = entry_of(&s->table, e)->slot;
+	struct buf *b = &s->cache.bufs[id];
+
+	(void)state;
+	test_swap_on(s, t, 0);
+	/* As swap_load() does before it copies. */
+	entry_lock(&s->table, e);
+	b->pins++;
+	entry_unlock(&s->table, e);
+	assert_int_equal(swap_writeout(s, 4), 4);
+	assert_int_equal(test_kind(s, e), ENTRY_DEVICE);
+	assert_int_equal(b->state, BUF_BUSY);
+	assert_int_equal(b->flags & BUF_ORPHAN, BUF_ORPHAN);
+	assert_true(key_matches(&k, cache_mem(&s->cache, id, 2)));
+	b->pins = 0;
+	cache_free(&s->cache, id, 2);
+	swap_put(s, e, 1);
+	swap_check(s);
+	swap_destroy(s);
+}
+
 static void load_done(struct swap_load *l)
 {
 	atomic_store((atomic_int *)l->priv, 1);
@@ -686,6 +738,7 @@ int main(void)
 		cmocka_unit_test(test_folio_without_a_run_is_stored_in_pieces),
 		cmocka_unit_test(test_lost_entry_keeps_its_references),
 		cmocka_unit_test(test_folio_is_loadable_shared_and_freed_during_its_write),
+		cmocka_unit_test(test_buffer_outlives_the_write_while_a_load_copies),
 		cmocka_unit_test(test_slots_outlive_the_last_reference_during_a_load),
 		cmocka_unit_test(test_text_names_kind_device_and_slot),
 	};

@@ -88,6 +88,7 @@ static void perform(struct tdev *t, struct dev_io *io)
 
 static void tdev_submit(struct dev *d, struct dev_io *io)
 {
+	static __thread int depth;
 	struct tdev *t = to_tdev(d);
 
 	us_mutex_lock(&t->lock);
@@ -97,8 +98,12 @@ static void tdev_submit(struct dev *d, struct dev_io *io)
 		us_cond_signal(&t->wake);
 	}
 	us_mutex_unlock(&t->lock);
-	if (!t->async)
-		perform(t, io);
+	if (t->async)
+		return;
+	if (++depth > 2)
+		TEST_BUG("completions submit more and more deeply");
+	perform(t, io);
+	depth--;
 }
 
 static void tdev_thread(void *arg)
