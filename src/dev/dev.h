@@ -108,6 +108,11 @@ enum dev_codec { CODEC_LZ4, CODEC_ZSTD };
 struct zram_config {
 	uint64_t bytes; /* uncompressed size, as zram's disksize */
 	enum dev_codec codec;
+	/*
+	 * Most memory that its content may take; 0: no limit. A write that finds it reached fails
+	 * with -ENOMEM (the kernel's mem_limit).
+	 */
+	uint64_t mem_limit_bytes;
 	int level; /* zstd: 1..19, 0 = default (3 is zstd's) ; lz4: acceleration, 0 = default */
 };
 /*
@@ -115,6 +120,8 @@ struct zram_config {
  * (15/16 with DEV_IO_LAST) fails with -E2BIG. NULL with *err = -errno.
  */
 struct dev *dev_zram_create(const struct zram_config *cfg, int *err);
+/* Changes the limit of a zram device; what is stored already stays. Any thread. */
+void dev_zram_set_mem_limit(struct dev *d, uint64_t bytes);
 
 struct file_config {
 	const char *path;

@@ -43,6 +43,7 @@ struct zram {
 	uint32_t *table; /* handles; 0 = nothing stored */
 	struct dev_slot_map table_touched; /* a bit a page of the table */
 	_Atomic uint64_t table_pages;
+	_Atomic uint64_t mem_limit; /* bytes; 0: none */
 };
 
 /* Progress of one write. */
@@ -58,6 +59,14 @@ static _Atomic unsigned int nr_created;
 static struct zram *to_zram(struct dev *d)
 {
 	return container_of(d, struct zram, d);
+}
+
+static uint64_t zram_memory_bytes(struct dev *d)
+{
+	struct zram *z = to_zram(d);
+	uint64_t all = zpool_bytes(z->pool), tables = zpool_metadata_bytes(z->pool);
+
+	return all > tables ? all - tables : 0;
 }
 
 static size_t head_bytes(uint32_t nr_pages)
@@ -158,9 +167,12 @@ static int zram_write(struct zram *z, struct dev_io *io)
 		/* Half noise is probably all noise: do not store most of it to find out. */
 		.may_raw = io->flags & DEV_IO_LAST ? chunks : chunks / 2,
 	};
+	uint64_t limit = atomic_load_explicit(&z->mem_limit, memory_order_relaxed);
 	int r = 0;
 
 	zram_free_slots(&z->d, io->slot, io->nr_pages);
+	if (limit && zram_memory_bytes(&z->d) >= limit)
+		return -ENOMEM;
 	s.ctx = codec_get(&z->codec);
 	for (uint32_t at = 0; at < io->nr_pages && !r; at += CHUNK_PAGES)
 		r = chunk_write(z, &s, io->slot + at, MIN(CHUNK_PAGES, io->nr_pages - at),
@@ -285,14 +297,6 @@ static void zram_submit(struct dev *d, struct dev_io *io)
 
 /* ---- the rest ---- */
 
-static uint64_t zram_memory_bytes(struct dev *d)
-{
-	struct zram *z = to_zram(d);
-	uint64_t all = zpool_bytes(z->pool), tables = zpool_metadata_bytes(z->pool);
-
-	return all > tables ? all - tables : 0;
-}
-
 static uint64_t zram_metadata_bytes(struct dev *d)
 {
 	struct zram *z = to_zram(d);
@@ -326,6 +330,11 @@ static const struct dev_ops zram_ops = {
 	.metadata_bytes = zram_metadata_bytes,
 	.destroy = zram_destroy,
 };
+
+void dev_zram_set_mem_limit(struct dev *d, uint64_t bytes)
+{
+	atomic_store_explicit(&to_zram(d)->mem_limit, bytes, memory_order_relaxed);
+}
 
 void *dev_zram_object(struct dev *d, uint32_t slot, size_t *bytes)
 {
@@ -387,6 +396,7 @@ struct dev *dev_zram_create(const struct zram_config *cfg, int *err)
 	z->d.ops = &zram_ops;
 	z->d.max_slots = (uint32_t)slots;
 	atomic_init(&z->d.nr_slots, (uint32_t)slots);
+	atomic_init(&z->mem_limit, cfg->mem_limit_bytes);
 	*err = codec_pool_init(&z->codec, cfg->codec, cfg->level);
 	if (!*err)
 		*err = dev_slot_map_init(&z->table_touched,

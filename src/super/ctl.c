@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The control socket: one request, one reply. A thread of its own, so that a client that does not
+ * read delays nobody; only the user who runs the job, and root, may ask.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "proto/ctl.h"
+#include "super/job.h"
+
+static void reply(int fd, int error, const char *text)
+{
+	struct ctl_reply r = {.magic = CTL_MAGIC,
+			      .version = CTL_VERSION,
+			      .error = error,
+			      .bytes = (uint32_t)strlen(text)};
+	size_t left = r.bytes;
+
+	if (send(fd, &r, sizeof(r), MSG_NOSIGNAL) != sizeof(r))
+		return;
+	while (left) {
+		ssize_t n = send(fd, text, left, MSG_NOSIGNAL);
+
+		if (n <= 0)
+			return; /* the time limit of the socket ran out, or the client went */
+		text += n;
+		left -= (size_t)n;
+	}
+}
+
+static void set_ram(struct job *j, int fd, const char *value)
+{
+	char text[160], *end;
+	unsigned long long bytes;
+
+	errno = 0;
+	bytes = strtoull(value, &end, 10);
+	if (errno || *end || end == value) {
+		reply(fd, -EINVAL, "ram: not a number of bytes");
+		return;
+	}
+	if (bytes < SUPER_MIN_RAM) {
+		snprintf(text, sizeof(text), "ram=%llu: too small; the minimum is %llu MiB", bytes,
+			 (unsigned long long)(SUPER_MIN_RAM >> 20));
+		reply(fd, -EINVAL, text);
+		return;
+	}
+	mm_set_limit(&j->mm, bytes & PAGE_MASK);
+	for (unsigned int i = 0; i < j->nr_zrams; i++)
+		dev_zram_set_mem_limit(j->zram[i], bytes / 2);
+	reply(fd, 0, "");
+}
+
+static void set_key(struct job *j, int fd, const char *arg)
+{
+	char text[CTL_ARG_BYTES + 64];
+
+	if (strncmp(arg, "ram=", 4) == 0) {
+		set_ram(j, fd, arg + 4);
+		return;
+	}
+	snprintf(text, sizeof(text), "'%s': unknown key; there is: ram=SIZE", arg);
+	reply(fd, -EINVAL, text);
+}
+
+static void answer(struct job *j, int fd, const struct ctl_request *q)
+{
+	char arg[CTL_ARG_BYTES + 1], *s = NULL;
+
+	memcpy(arg, q->arg, CTL_ARG_BYTES);
+	arg[MIN(q->arg_bytes, CTL_ARG_BYTES)] = 0;
+	switch (q->verb) {
+	case CTL_STAT:
+		s = stat_json(j);
+		break;
+	case CTL_SWAPS:
+		s = stat_swaps(j);
+		break;
+	case CTL_PS:
+		s = stat_ps(j);
+		break;
+	case CTL_JOB:
+		s = stat_job_line(j);
+		break;
+	case CTL_SET:
+		set_key(j, fd, arg);
+		return;
+	default:
+		reply(fd, -EOPNOTSUPP, "this job's uswap does not know the request");
+		return;
+	}
+	reply(fd, s ? 0 : -ENOMEM, s ? s : "out of memory");
+	free(s);
+}
+
+static void serve(struct job *j, int fd)
+{
+	struct timeval limit = {.tv_sec = 2};
+	struct ctl_request q;
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+
+	(void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+	(void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) != 0 ||
+	    (cred.uid != geteuid() && cred.uid != 0))
+		return;
+	if (recv(fd, &q, sizeof(q), MSG_WAITALL) != sizeof(q) || q.magic != CTL_MAGIC)
+		return;
+	if (q.version != CTL_VERSION)
+		reply(fd, -EPROTO, "this job was started by another version of uswap");
+	else
+		answer(j, fd, &q);
+}
+
+static void ctl_thread(void *arg)
+{
+	struct job *j = arg;
+
+	while (!atomic_load(&j->stop)) {
+		struct pollfd p = {.fd = j->ctl_listen, .events = POLLIN};
+		int fd;
+
+		if (poll(&p, 1, 100) <= 0)
+			continue;
+		fd = accept4(j->ctl_listen, NULL, NULL, SOCK_CLOEXEC);
+		if (fd < 0)
+			continue;
+		serve(j, fd);
+		close(fd);
+	}
+}
+
+int ctl_start(struct job *j)
+{
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+
+	snprintf(a.sun_path, sizeof(a.sun_path), "%.80s/ctl", j->rundir);
+	j->ctl_listen = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (j->ctl_listen < 0)
+		return -errno;
+	if (bind(j->ctl_listen, (struct sockaddr *)&a, sizeof(a)) != 0 ||
+	    listen(j->ctl_listen, 16) != 0 || chmod(a.sun_path, 0600) != 0)
+		return -errno;
+	return us_thread_start(&j->ctl, "uswap-ctl", -1, ctl_thread, j);
+}

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Measuring the budget, and acting before it is overrun.
+ *
+ * In use = anonymous memory of every process of the job (resident minus shared, from statm) +
+ * the supervisor whole (its tables, the pool, the swap cache). Staging lies in the programs, so it
+ * is in the first. Pages that processes share after a fork are counted once for each by statm;
+ * their proportional share is measured now and then and taken off.
+ *
+ * While the job fits, this thread is all that runs: it looks again after headroom / fastest fill,
+ * so the programs run at native speed and still cannot overrun. Once short it registers ranges,
+ * and from then on first touches come as faults, which wait when there is no room.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "mm/remote.h"
+#include "super/job.h"
+#include "sys/proc.h"
+#include "trace/vmstat.h"
+
+/* Faster than any memory is filled here: bytes per second. */
+#define FASTEST_FILL (12ull << 30)
+#define SHORTEST_NS (500 * NSEC_PER_USEC)
+#define LONGEST_NS (20 * NSEC_PER_MSEC)
+#define RESCAN_NS (200 * NSEC_PER_MSEC)
+/* How fast pages shared after a fork may become private between two looks, bytes per second. */
+#define UNSHARE_RATE (1ull << 30)
+
+/* Sum of anonymous memory by statm; also whether any process shares pages. lock held. */
+static uint64_t sum_statm(struct job *j, bool *shared)
+{
+	uint64_t sum = 0;
+
+	*shared = false;
+	list_for_each(n, &j->procs) {
+		struct proc *p = list_entry(n, struct proc, node);
+		struct proc_statm st;
+
+		if (p->shares_memory || p->statm_fd < 0 || proc_statm(p->statm_fd, &st) != 0) {
+			p->anon_pages = 0;
+			continue;
+		}
+		p->size_pages = st.size_pages;
+		p->anon_pages = st.resident_pages - MIN(st.shared_pages, st.resident_pages);
+		sum += p->anon_pages;
+		*shared |= p->forked;
+	}
+	return sum << PAGE_SHIFT;
+}
+
+/* What statm counts too often. Costs a walk of every page table, so not often. lock held. */
+static void measure_shared(struct job *j, uint64_t sum)
+{
+	uint64_t start = clock_now_ns(), pss = 0;
+
+	list_for_each(n, &j->procs) {
+		struct proc *p = list_entry(n, struct proc, node);
+		uint64_t kib;
+
+		if (!p->shares_memory && proc_field(p->pid, "smaps_rollup", "Pss_Anon:", &kib) == 0)
+			pss += KIB(kib);
+	}
+	j->shared_bytes = sum > pss ? sum - pss : 0;
+	j->shared_at_ns = clock_now_ns();
+	j->shared_cost_ns = j->shared_at_ns - start;
+}
+
+uint64_t job_measure(void *job)
+{
+	struct job *j = job;
+	struct proc_statm self = {0};
+	uint64_t sum, off = 0, limit = atomic_load(&j->mm.limit), now;
+	bool shared;
+
+	(void)proc_statm(j->self_statm_fd, &self);
+	us_mutex_lock(&j->lock);
+	sum = sum_statm(j, &shared);
+	if (shared && sum + (self.resident_pages << PAGE_SHIFT) > limit - limit / 16) {
+		now = clock_now_ns();
+		if (now - j->shared_at_ns > MAX(4 * j->shared_cost_ns, 4 * NSEC_PER_MSEC)) {
+			measure_shared(j, sum);
+			now = clock_now_ns();
+		}
+		off = (now - j->shared_at_ns) * (UNSHARE_RATE >> 20) / (NSEC_PER_SEC >> 20);
+		off = j->shared_bytes > off ? j->shared_bytes - off : 0;
+	}
+	us_mutex_unlock(&j->lock);
+	return sum - MIN(off, sum) + (self.resident_pages << PAGE_SHIFT);
+}
+
+/* The largest process of the job, by what it holds in RAM and on devices. lock held. */
+static struct proc *largest(struct job *j)
+{
+	struct proc *best = NULL;
+	uint64_t most = 0;
+
+	list_for_each(n, &j->procs) {
+		struct proc *p = list_entry(n, struct proc, node);
+		uint64_t pages = p->anon_pages + (p->space ? p->space->table.nr_swapped : 0);
+
+		if (pages > most) {
+			most = pages;
+			best = p;
+		}
+	}
+	return best;
+}
+
+bool job_out_of_memory(void *job)
+{
+	struct job *j = job;
+	struct proc *p;
+
+	us_mutex_lock(&j->lock);
+	/* One at a time: the room that the last one leaves must be counted first. */
+	p = j->oom_pending ? NULL : largest(j);
+	if (p) {
+		uint64_t swapped = p->space ? p->space->table.nr_swapped : 0;
+
+		j->oom_pending = true;
+		log_error("out of room: all swap devices and the budget of %llu MiB are full: ended "
+			  "the largest process, pid %d (%s), with %llu MiB resident and %llu MiB "
+			  "swapped; add a --swap device or raise --ram",
+			  (unsigned long long)(atomic_load(&j->mm.limit) >> 20), p->pid, p->comm,
+			  (unsigned long long)(p->anon_pages >> 8),
+			  (unsigned long long)(swapped >> 8));
+		(void)syscall(SYS_pidfd_send_signal, p->pidfd, SIGKILL, NULL, 0);
+		vmstat_add(VMSTAT_oom_kill, 1);
+	}
+	us_mutex_unlock(&j->lock);
+	return p != NULL;
+}
+
+/* Registers what is new in each process. force: even where nothing seems to have changed. */
+static void scan_all(struct job *j, bool force)
+{
+	for (;;) {
+		struct space *s = NULL;
+
+		us_mutex_lock(&j->lock);
+		list_for_each(n, &j->procs) {
+			struct proc *p = list_entry(n, struct proc, node);
+
+			if (!p->space || (p->size_pages == p->scanned_pages && !force) ||
+			    p->scan_round == j->scan_round)
+				continue;
+			p->scan_round = j->scan_round;
+			p->scanned_pages = p->size_pages;
+			s = p->space;
+			space_get(s);
+			break;
+		}
+		us_mutex_unlock(&j->lock);
+		if (!s)
+			return;
+		(void)space_scan_ranges(s, force);
+		us_mutex_lock(&s->reader_lock);
+		if (s->nr_adopt && !atomic_load(&s->dead))
+			space_adopt(s);
+		us_mutex_unlock(&s->reader_lock);
+		space_put(s);
+	}
+}
+
+static void growth_thread(void *arg)
+{
+	struct sched_param sp = {.sched_priority = 1};
+	struct job *j = arg;
+	uint64_t last_full = 0;
+	bool was_short = false;
+
+	/* It runs for microseconds, and being late costs the budget. */
+	(void)sched_setscheduler(0, SCHED_FIFO, &sp);
+	while (!atomic_load(&j->stop)) {
+		int64_t free_bytes = mm_measured(&j->mm, job_measure(j));
+		bool is_short = atomic_load(&j->mm.short_of_memory);
+		uint64_t now = clock_now_ns(), wait;
+
+		if (is_short) {
+			bool full = !was_short || now - last_full > RESCAN_NS;
+
+			if (full)
+				last_full = now;
+			j->scan_round++;
+			scan_all(j, full);
+		}
+		was_short = is_short;
+		mm_tick(&j->mm);
+		wait = free_bytes > 0 ? (uint64_t)free_bytes / (FASTEST_FILL / NSEC_PER_SEC) : 0;
+		if (is_short)
+			wait = NSEC_PER_MSEC;
+		clock_sleep_ns(CLAMP(wait, SHORTEST_NS, LONGEST_NS));
+	}
+}
+
+int growth_start(struct job *j)
+{
+	return us_thread_start(&j->growth, "uswap-growth", -1, growth_thread, j);
+}

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Private to src/super: the job and its processes, and what the files of this folder share.
+ *
+ *   super.c      super_run(): checks, the front process, exit status
+ *   supervisor.c the supervisor's set-up, main loop and end
+ *   front.c      the front process: terminal, signals, job control
+ *   spawn.c      starts the command        keeper.c   outlives a supervisor that dies
+ *   hello.c      handshakes with helpers   procs.c    the table of processes
+ *   growth.c     measures the budget       unmanaged.c why a program is not managed
+ *   devices.c    makes the swap devices    stat.c, ctl.c  exports
+ *
+ * Threads: the main loop owns the life of processes; growth, kswapd (out_of_memory) and control
+ * look them up under job->lock.
+ */
+#ifndef USWAP_SUPER_JOB_H
+#define USWAP_SUPER_JOB_H
+
+#include <signal.h>
+#include <sys/types.h>
+
+#include "base/list.h"
+#include "base/lock.h"
+#include "base/thread.h"
+#include "mm/mm.h"
+#include "super/super.h"
+
+#define REASON_BYTES 96
+#define MAX_PROCS 16384
+#define MAX_ENDED_REPORTED 1000
+
+/* One process of the job. */
+struct proc {
+	struct list_node node; /* job->procs or job->ended */
+	pid_t pid, ppid;
+	int pidfd, statm_fd; /* -1: not open */
+	char comm[16];
+	struct space *space;  /* NULL: not managed (yet) */
+	pid_t helper;	      /* 0: none */
+	int helper_pidfd;     /* the space's; valid while it lives */
+	bool managed;	      /* has, or at its end had, a space */
+	bool shares_memory;   /* vfork: its memory is its parent's until it execs */
+	bool named;	      /* its unmanaged program has been dealt with */
+	bool forked;	      /* came by fork and has not exec'ed since: shares pages */
+	char reason[REASON_BYTES]; /* why not managed */
+	uint64_t image_since_ns;   /* when this program was first seen in it */
+	uint64_t exe_ino, exe_dev; /* of the program seen last */
+	/* last measured, pages */
+	uint64_t anon_pages, size_pages;
+	uint64_t scanned_pages; /* size_pages when its ranges were looked at last */
+	uint64_t scan_round;
+	uint64_t swapped_pages, faults; /* kept when the space goes */
+};
+
+enum front_kind { FRONT_STARTED, FRONT_STOPPED, FRONT_ENDED, FRONT_FAILED };
+
+/* From the supervisor to the front process. */
+struct front_msg {
+	uint32_t kind;	/* enum front_kind */
+	int32_t value;	/* STARTED: pid; STOPPED: signal; ENDED: wait status; FAILED: exit status */
+	int32_t final;	/* ENDED: nothing of the job is left, the supervisor ends too */
+};
+
+#define KEEPER_SLOTS MAX_PROCS
+/* Shared with the keeper: descriptors (of the common table) of every live process. */
+struct keeper_table {
+	_Atomic int pidfd[KEEPER_SLOTS]; /* descriptor + 1; 0: free */
+};
+
+struct job {
+	const struct run_config *cfg;
+	char id[16];
+	uint64_t started_ns;
+	struct mm mm;
+	struct swap *swap;
+	struct dev *zram[SUPER_MAX_SWAPS]; /* whose memory limit follows the budget */
+	unsigned int nr_zrams;
+	char agent_path[4096];
+	char rundir[200], socket_path[100];
+	int agent_listen[2]; /* by path, and abstract */
+	int ctl_listen;
+	int epoll_fd, signal_fd, timer_fd;
+	int front_fd;	     /* to the front process; -1: it has gone */
+	int uffd_dev;	     /* /dev/userfaultfd */
+	pid_t front, command, keeper;
+	struct keeper_table *keeper_table;
+	int self_statm_fd;
+
+	struct us_mutex lock;
+	/* protected by lock */
+	struct list_node procs, ended;
+	struct mem_pool proc_pool;
+	unsigned int nr_procs, nr_ended;
+	uint64_t shared_bytes; /* counted twice in the sum of statm: pages shared after fork */
+	uint64_t shared_at_ns, shared_cost_ns;
+	uint64_t scan_round;   /* growth's */
+	bool oom_pending;      /* a process was ended for want of room and is not gone yet */
+
+	bool command_ended, ending;
+	int command_status; /* wait status */
+	int ended_signal;
+	int failure;	    /* exit status if the command could not be started */
+	atomic_bool stop;
+	struct us_thread growth, ctl;
+};
+
+/* supervisor.c */
+int supervisor_main(const struct run_config *cfg, int front_fd, pid_t front);
+void job_kill_all(struct job *j);
+
+/* front.c: returns the exit status. */
+int front_main(int sup_fd, pid_t sup, const sigset_t *orig_mask);
+
+/* The signal mask with which the user started us, for the command. */
+extern sigset_t super_orig_mask;
+
+/* spawn.c: pid of the command, or -errno; *failure gets 126/127 when exec failed. */
+pid_t spawn_command(struct job *j, int *failure);
+int find_agent(char *buf, size_t len);
+
+/* keeper.c */
+int keeper_start(struct job *j);
+void keeper_stop(struct job *j);
+void keeper_add(struct job *j, struct proc *p);
+void keeper_remove(struct job *j, struct proc *p);
+
+/* procs.c; job->lock held where it says so */
+struct proc *proc_find(struct job *j, pid_t pid);	  /* lock held */
+struct proc *proc_add(struct job *j, pid_t pid, pid_t ppid); /* lock held; NULL: gone */
+/* The process ended: its space goes, its figures stay. Main loop only, no lock held. */
+void proc_ended(struct job *j, pid_t pid);
+/* Its program was replaced: the space of the old memory goes. Main loop only, no lock held. */
+void proc_retire_space(struct job *j, struct proc *p);
+/* Looks for processes that appeared, exec'ed, or run unmanaged. Main loop only, no lock held. */
+void procs_scan(struct job *j);
+/* Is pid the supervisor's descendant? */
+bool proc_is_descendant(pid_t pid, pid_t ancestor);
+
+/* hello.c */
+int hello_listen(struct job *j);
+void hello_accept(struct job *j, int listen_fd);
+void hello_readable(struct job *j, int fd);
+bool hello_is_conn(int fd);
+bool hello_is_helper(pid_t pid);
+
+/* growth.c */
+int growth_start(struct job *j);
+uint64_t job_measure(void *job); /* mm_host_ops.measure */
+bool job_out_of_memory(void *job);
+
+/* unmanaged.c */
+/* Why the program at path cannot be managed: 1 and the reason, else 0. */
+int unmanaged_reason_file(const char *path, char *reason, size_t len);
+void unmanaged_reason_pid(struct job *j, pid_t pid, char *reason, size_t len);
+
+/* devices.c: 0, or -errno after a message. */
+int devices_create(struct job *j);
+
+/* stat.c: malloc'ed text, or NULL. */
+char *stat_json(struct job *j);
+char *stat_swaps(struct job *j);
+char *stat_ps(struct job *j);
+char *stat_job_line(struct job *j);
+int report_write(struct job *j);
+
+/* ctl.c */
+int ctl_start(struct job *j);
+
+#endif

@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The table of the job's processes. A process gets here by a hello of its helper, or by the scan
+ * of the supervisor's descendants, which also notices what nobody says: an exec into a program
+ * that does not load the agent, a child made by a raw clone.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "mm/remote.h"
+#include "super/job.h"
+#include "sys/proc.h"
+#include "trace/vmstat.h"
+
+/* How long a new program may take until its helper has said hello. */
+#define HELLO_PATIENCE_NS (300 * NSEC_PER_MSEC)
+#define SCAN_DEPTH 64
+
+struct proc *proc_find(struct job *j, pid_t pid)
+{
+	us_mutex_assert_held(&j->lock);
+	list_for_each(n, &j->procs) {
+		struct proc *p = list_entry(n, struct proc, node);
+
+		if (p->pid == pid)
+			return p;
+	}
+	return NULL;
+}
+
+/* Notes the program that runs in p now. Returns true if it is another one than before. */
+static bool note_program(struct proc *p)
+{
+	char path[64];
+	struct stat st;
+	pid_t ppid;
+	char state;
+
+	(void)proc_stat(p->pid, &ppid, &state, p->comm);
+	snprintf(path, sizeof(path), "/proc/%d/exe", p->pid);
+	if (stat(path, &st) != 0)
+		return false;
+	if (p->exe_ino == st.st_ino && p->exe_dev == st.st_dev)
+		return false;
+	p->exe_ino = st.st_ino;
+	p->exe_dev = st.st_dev;
+	return true;
+}
+
+struct proc *proc_add(struct job *j, pid_t pid, pid_t ppid)
+{
+	struct epoll_event ev = {.events = EPOLLIN};
+	struct proc *p = proc_find(j, pid);
+	int pidfd;
+
+	if (p)
+		return p;
+	pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	if (pidfd < 0)
+		return NULL;
+	p = mem_pool_alloc(&j->proc_pool);
+	if (!p) {
+		close(pidfd);
+		return NULL;
+	}
+	p->pid = pid;
+	p->ppid = ppid;
+	p->pidfd = pidfd;
+	p->helper_pidfd = -1;
+	p->statm_fd = MAX(proc_open(pid, "statm"), -1);
+	p->image_since_ns = clock_now_ns();
+	(void)note_program(p);
+	list_add_tail(&j->procs, &p->node);
+	j->nr_procs++;
+	keeper_add(j, p);
+	ev.data.u64 = (uint64_t)(uint32_t)pid << 32 | (uint32_t)pidfd;
+	(void)epoll_ctl(j->epoll_fd, EPOLL_CTL_ADD, pidfd, &ev);
+	return p;
+}
+
+static void end_helper(struct proc *p)
+{
+	if (p->helper_pidfd >= 0)
+		(void)syscall(SYS_pidfd_send_signal, p->helper_pidfd, SIGKILL, NULL, 0);
+	p->helper_pidfd = -1;
+	p->helper = 0;
+}
+
+void proc_retire_space(struct job *j, struct proc *p)
+{
+	struct space *s;
+
+	us_mutex_lock(&j->lock);
+	s = p->space;
+	p->space = NULL;
+	if (s) {
+		p->swapped_pages = s->table.nr_swapped;
+		p->faults += atomic_load(&s->nr_faults);
+	}
+	us_mutex_unlock(&j->lock);
+	if (!s)
+		return;
+	space_kill(s);
+	/* After the batch in flight, if any: it may hold what a forked child still needs. */
+	end_helper(p);
+	space_put(s);
+}
+
+/* Keeps the figures of the largest processes that have ended, for the report. */
+static void keep_ended(struct job *j, struct proc *p)
+{
+	struct proc *least = NULL;
+
+	list_add_tail(&j->ended, &p->node);
+	if (++j->nr_ended <= MAX_ENDED_REPORTED)
+		return;
+	list_for_each(n, &j->ended) {
+		struct proc *q = list_entry(n, struct proc, node);
+
+		if (!least || q->anon_pages + q->swapped_pages <
+				      least->anon_pages + least->swapped_pages)
+			least = q;
+	}
+	list_del(&least->node);
+	j->nr_ended--;
+	mem_pool_free(&j->proc_pool, least);
+}
+
+void proc_ended(struct job *j, pid_t pid)
+{
+	struct proc *p;
+
+	us_mutex_lock(&j->lock);
+	p = proc_find(j, pid);
+	us_mutex_unlock(&j->lock);
+	if (!p)
+		return;
+	proc_retire_space(j, p);
+	us_mutex_lock(&j->lock);
+	list_del(&p->node);
+	j->nr_procs--;
+	j->oom_pending = false;
+	keeper_remove(j, p);
+	(void)epoll_ctl(j->epoll_fd, EPOLL_CTL_DEL, p->pidfd, NULL);
+	close(p->pidfd);
+	if (p->statm_fd >= 0)
+		close(p->statm_fd);
+	p->pidfd = p->statm_fd = -1;
+	keep_ended(j, p);
+	us_mutex_unlock(&j->lock);
+}
+
+bool proc_is_descendant(pid_t pid, pid_t ancestor)
+{
+	for (int i = 0; i < SCAN_DEPTH && pid > 1; i++) {
+		char comm[16], state;
+		pid_t ppid;
+
+		if (pid == ancestor)
+			return true;
+		if (proc_stat(pid, &ppid, &state, comm) != 0)
+			return false;
+		pid = ppid;
+	}
+	return false;
+}
+
+/* ---- the scan ---- */
+
+/*
+ * A child that came by fork without a helper: its sentinel names its space. The page is looked at
+ * first, because reading a missing one would wait for a fault to be served.
+ */
+static void find_forked_space(struct job *j, struct proc *p, const struct proc *parent)
+{
+	struct agent_sentinel as = {0};
+	uint64_t at = parent && parent->space ? parent->space->sentinel : 0, pm = 0;
+	struct iovec local = {&as, sizeof(as)}, there = {(void *)(uintptr_t)at, sizeof(as)};
+	struct space *s;
+	int fd;
+
+	if (!at || p->space)
+		return;
+	fd = proc_open(p->pid, "pagemap");
+	if (fd < 0)
+		return;
+	if (proc_pagemap(fd, at, &pm, 1) == 0 && (pm & PAGEMAP_PRESENT) &&
+	    process_vm_readv(p->pid, &local, 1, &there, 1, 0) == sizeof(as) && as.nonce &&
+	    (s = remote_find_nonce(&j->mm, as.nonce))) {
+		if (!s->owner) {
+			s->owner = p;
+			p->space = s; /* with the reference of the look-up */
+			p->managed = p->forked = p->named = true;
+			remote_set_pid(s, p->pid);
+			vmstat_add(VMSTAT_fork_unhelped, 1);
+			snprintf(p->reason, sizeof(p->reason),
+				 "forked without a helper: served, never evicted");
+		} else {
+			space_put(s);
+		}
+	}
+	close(fd);
+}
+
+static void name_unmanaged(struct job *j, struct proc *p)
+{
+	static struct {
+		uint64_t ino, dev;
+	} seen[256];
+	static unsigned int nr_seen;
+	char exe[512], path[64];
+	ssize_t n;
+
+	p->named = true;
+	unmanaged_reason_pid(j, p->pid, p->reason, sizeof(p->reason));
+	vmstat_add(VMSTAT_exec_unmanaged, 1);
+	snprintf(path, sizeof(path), "/proc/%d/exe", p->pid);
+	n = readlink(path, exe, sizeof(exe) - 1);
+	exe[n > 0 ? n : 0] = 0;
+	if (j->cfg->strict) {
+		log_error("pid %d (%s) is not managed: %s; --strict: ended", p->pid,
+			  n > 0 ? exe : p->comm, p->reason);
+		(void)syscall(SYS_pidfd_send_signal, p->pidfd, SIGKILL, NULL, 0);
+		return;
+	}
+	for (unsigned int i = 0; i < MIN(nr_seen, 256u); i++)
+		if (seen[i].ino == p->exe_ino && seen[i].dev == p->exe_dev)
+			return;
+	seen[nr_seen % 256].ino = p->exe_ino;
+	seen[nr_seen++ % 256].dev = p->exe_dev;
+	log_note("pid %d (%s) is not managed: %s", p->pid, n > 0 ? exe : p->comm, p->reason);
+}
+
+/* A process that is in the table. Main loop; lock not held. */
+static void check_known(struct job *j, struct proc *p, struct proc *parent)
+{
+	uint64_t now = clock_now_ns();
+
+	if (p->shares_memory) {
+		if (proc_same_memory(p->pid, p->ppid) == 1)
+			return;
+		p->shares_memory = false;
+		p->image_since_ns = now;
+	}
+	if (p->space) {
+		/* After an exec the helper keeps the old memory; a new program says hello itself. */
+		if (p->helper && proc_same_memory(p->pid, p->helper) == 0) {
+			proc_retire_space(j, p);
+			p->image_since_ns = now;
+			p->named = p->forked = false;
+			(void)note_program(p);
+		} else if (!p->helper && note_program(p)) {
+			proc_retire_space(j, p);
+			p->named = p->forked = false;
+			p->image_since_ns = now;
+		}
+		return;
+	}
+	if (note_program(p)) {
+		p->image_since_ns = now;
+		p->named = false;
+	}
+	if (p->named || now - p->image_since_ns < HELLO_PATIENCE_NS)
+		return;
+	us_mutex_lock(&j->lock);
+	find_forked_space(j, p, parent);
+	us_mutex_unlock(&j->lock);
+	if (!p->space)
+		name_unmanaged(j, p);
+}
+
+static void scan_below(struct job *j, pid_t pid, struct proc *parent, int depth)
+{
+	static pid_t kids[SCAN_DEPTH][512];
+	int n;
+
+	if (depth >= SCAN_DEPTH)
+		return;
+	n = proc_children(pid, kids[depth], 512);
+	for (int i = 0; i < n; i++) {
+		pid_t kid = kids[depth][i];
+		struct proc *p;
+		char comm[16], state = 0;
+		pid_t ppid;
+
+		if (kid == j->keeper || hello_is_helper(kid))
+			continue;
+		if (proc_stat(kid, &ppid, &state, comm) != 0 || state == 'Z' ||
+		    strcmp(comm, "uswap-helper") == 0)
+			continue;
+		us_mutex_lock(&j->lock);
+		p = proc_find(j, kid);
+		if (!p) {
+			p = proc_add(j, kid, pid);
+			if (p && parent)
+				p->shares_memory = proc_same_memory(kid, pid) == 1;
+		}
+		if (p && p->ppid != ppid && !p->shares_memory)
+			p->ppid = ppid;
+		us_mutex_unlock(&j->lock);
+		if (!p)
+			continue;
+		check_known(j, p, parent);
+		scan_below(j, kid, p, depth + 1);
+	}
+}
+
+/* Spaces of forked children that died before anybody saw their process. */
+static void reap_orphan_spaces(struct job *j)
+{
+	struct space *gone = NULL;
+
+	us_mutex_lock(&j->mm.spaces_lock);
+	list_for_each(n, &j->mm.spaces) {
+		struct space *s = list_entry(n, struct space, node);
+
+		if (!s->owner && remote_is_gone(s)) {
+			space_get(s);
+			gone = s;
+			break;
+		}
+	}
+	us_mutex_unlock(&j->mm.spaces_lock);
+	if (gone) {
+		space_kill(gone);
+		space_put(gone);
+	}
+}
+
+void procs_scan(struct job *j)
+{
+	scan_below(j, getpid(), NULL, 0);
+	for (int i = 0; i < 8; i++)
+		reap_orphan_spaces(j);
+}
