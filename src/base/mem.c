@@ -7,6 +7,10 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#ifndef MADV_DONTNEED_LOCKED
+#define MADV_DONTNEED_LOCKED 24 /* Linux 5.18 */
+#endif
+
 LOCK_CLASS(pool_class, "mem_pool", RANK_MEM);
 
 static _Atomic int64_t total_bytes;
@@ -31,7 +35,9 @@ void mem_release(void *p, size_t bytes)
 
 void mem_discard(void *p, size_t bytes)
 {
-	(void)madvise(p, bytes, MADV_DONTNEED);
+	/* The supervisor locks its memory, and plain DONTNEED refuses locked ranges. */
+	if (madvise(p, bytes, MADV_DONTNEED_LOCKED) != 0)
+		(void)madvise(p, bytes, MADV_DONTNEED);
 }
 
 void mem_account(int64_t bytes)
