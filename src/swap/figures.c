@@ -21,7 +21,8 @@ void swap_usage(struct swap *s, struct swap_usage *u)
 			atomic_load_explicit(&s->nr_pieces, memory_order_relaxed);
 	u->swapped_pages = atomic_load_explicit(&s->swapped_pages, memory_order_relaxed);
 	u->metadata_bytes = align_up(sizeof(*s), PAGE_SIZE) + entry_table_bytes(&s->table) +
-			    dedup_bytes(&s->dedup) + cache_metadata_bytes(&s->cache);
+			    dedup_bytes(&s->dedup) + cache_metadata_bytes(&s->cache) +
+			    writeout_bytes(s);
 	for (uint32_t i = 0; i < atomic_load(&s->nr_devs); i++) {
 		struct dev *d = s->devs[i].dev;
 

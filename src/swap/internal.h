@@ -56,7 +56,10 @@ struct write_io {
 	uint32_t tried_last; /* the same with DEV_IO_LAST */
 	uint32_t refused;    /* bit d: because it compresses poorly there */
 	unsigned int dev;    /* where it is being written */
-	enum write_state { WRITE_IDLE, WRITE_SUBMITTED, WRITE_STORED, WRITE_FAILED } state;
+	uint32_t slot;
+	struct write_io *lead; /* the one whose io writes this folio too; often itself */
+	enum write_state { WRITE_IDLE, WRITE_PLACED, WRITE_SUBMITTED, WRITE_STORED, WRITE_FAILED } state;
+	bool last;   /* with DEV_IO_LAST */
 	bool no_run; /* some device had no run of that order */
 };
 
@@ -65,6 +68,8 @@ struct writeout {
 	/* protected by lock */
 	struct write_io ios[WRITE_FOLIOS];
 	struct write_io pieces[WRITE_FOLIOS];
+	char *joined; /* WRITE_FOLIOS pages: neighbours are copied here to be written at once */
+	uint32_t joined_used, joined_peak;
 	swp_t batch[WRITE_FOLIOS];
 	struct us_mutex done_lock;
 	struct us_cond done;
@@ -140,6 +145,7 @@ void writeout_deinit(struct writeout *w);
  * are WRITE_STORED or WRITE_FAILED then; slots of refused writes are free again.
  */
 void write_ios(struct swap *s, struct write_io *ios, unsigned int n);
+uint64_t writeout_bytes(struct swap *s);
 void count_written(struct swap *s, const struct write_io *wio);
 
 #endif

@@ -73,7 +73,7 @@ static void piece_stored(struct swap *s, const struct write_io *wio)
 
 	p->hash = hash_folio(wio->mem, PAGE_SIZE << wio->order);
 	p->dev = (uint8_t)wio->dev;
-	p->slot = wio->io.slot;
+	p->slot = wio->slot;
 	p->kind = ENTRY_DEVICE;
 }
 

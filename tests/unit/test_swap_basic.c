@@ -423,6 +423,43 @@ static void test_wrong_content_is_an_error_and_never_shared_again(void **state)
 	swap_destroy(s);
 }
 
+static void test_neighbours_on_a_disk_are_written_at_once(void **state)
+{
+	struct swap *s = test_swap(MIB(4));
+	struct tdev *a = tdev_create(1024, 0, true), *b = tdev_create(1024, 0, true);
+	uint64_t out = vmstat_get(VMSTAT_pswpout);
+	swp_t e[64];
+
+	(void)state;
+	test_swap_on(s, a, 5);
+	test_swap_on(s, b, 1);
+	store_and_write(s, e, 64, 0, 1);
+	assert_int_equal(a->nr_writes, 1);
+	assert_int_equal(vmstat_get(VMSTAT_pswpout), out + 64);
+	for (unsigned int i = 0; i < 64; i++) {
+		struct key k = random_key(1 + i, 0);
+
+		assert_int_equal(test_load_matches(s, e[i], &k), 0);
+		swap_put(s, e[i], 1);
+	}
+	/* One that fails goes to the next device as a whole, and is one error. */
+	a->write_eio = 1000;
+	store_and_write(s, e, 64, 0, 100);
+	assert_int_equal(a->nr_writes, 2);
+	assert_int_equal(s->devs[0].write_errors, 1);
+	assert_int_equal(tdev_nr_present(a), 0);
+	assert_int_equal(tdev_nr_present(b), 64);
+	for (unsigned int i = 0; i < 64; i++) {
+		struct key k = random_key(100 + i, 0);
+
+		assert_int_equal(test_load_matches(s, e[i], &k), 0);
+		swap_put(s, e[i], 1);
+	}
+	swap_check(s);
+	assert_int_equal(tdev_nr_present(b), 0);
+	swap_destroy(s);
+}
+
 static void test_kept_copy_only_on_a_disk_with_room(void **state)
 {
 	struct swap *s = test_swap(MIB(4));
@@ -733,6 +770,7 @@ int main(void)
 		cmocka_unit_test(test_full_device_is_used_again_when_something_is_freed),
 		cmocka_unit_test(test_device_that_fails_writes_is_given_up_but_still_read),
 		cmocka_unit_test(test_wrong_content_is_an_error_and_never_shared_again),
+		cmocka_unit_test(test_neighbours_on_a_disk_are_written_at_once),
 		cmocka_unit_test(test_kept_copy_only_on_a_disk_with_room),
 		cmocka_unit_test(test_device_grows_when_it_runs_out_of_slots),
 		cmocka_unit_test(test_folio_without_a_run_is_stored_in_pieces),
