@@ -55,8 +55,8 @@ static void *serve(void *arg)
 		/* A client that only looks whether somebody answers sends nothing. */
 		if (recv(fd, &req, sizeof(req), MSG_WAITALL) == sizeof(req)) {
 			j->last = req;
-			(void)!write(fd, &reply, sizeof(reply));
-			(void)!write(fd, j->text, strlen(j->text));
+			(void)!send(fd, &reply, sizeof(reply), MSG_NOSIGNAL);
+			(void)!send(fd, j->text, strlen(j->text), MSG_NOSIGNAL);
 		}
 		close(fd);
 	}
