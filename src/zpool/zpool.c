@@ -8,8 +8,9 @@
  * Returning memory. A page that no live object overlaps goes back to the kernel, not only a run
  * that is empty as a whole. `touched` has a bit for each page that may be backed by memory. Pages
  * that became empty are kept for a while (RELEASE_PAGES), since the next object is likely to
- * want them, then given back in one batch with the lock dropped. While that happens the run is
+ * want them, then given back in batches with no lock held. While that happens the run is
  * RELEASING: on no list, so nobody puts a new object into a page that is about to be discarded.
+ * A run goes to another class only when it is empty and all its pages are given back.
  *
  * Placement. Runs with a free place are listed by how full they are, fullest first, so that
  * nearly empty ones get the chance to drain. Within a run a place on touched pages is preferred.
@@ -18,6 +19,10 @@
  * caller's need for the length of a compressed object as well (zpool_size()).
  *
  * Handle: run << 7 | place. Run 0 does not exist, so a handle is never 0.
+ *
+ * Locks, outermost first: release_lock (one thread at a time gives back), a class's lock (its lists
+ * and all of its runs), runs_lock (runs of no class). The lengths of compressed pages spread over
+ * dozens of classes, so threads seldom meet at the same lock.
  */
 #include "zpool/zpool.h"
 
@@ -45,18 +50,19 @@
 #define FALLBACK_CLASSES 16u
 
 #define NR_BUCKETS 4
-enum { LIST_FREE = NR_BUCKETS, LIST_NONE };
+enum { LIST_NONE = NR_BUCKETS, LIST_FREE };
 
-#define RUN_PENDING 1u	 /* in zpool.pending */
-#define RUN_RELEASING 2u /* its empty pages are being discarded; on no list */
+#define RUN_RELEASING 1u /* its empty pages are being discarded; on no list */
 
-#define MAX_PENDING 64
 #define RELEASE_PAGES 64
 
 struct size_class {
 	uint32_t size;
 	uint16_t nr_objs;
 	uint16_t nr_pages;
+	struct us_mutex lock;
+	/* protected by lock */
+	uint32_t partial[NR_BUCKETS]; /* runs with a free place, by how full they are */
 };
 
 struct run {
@@ -69,25 +75,36 @@ _Static_assert(sizeof(struct run) == 32, "the run table is the pool's metadata")
 
 struct zpool {
 	char *base; /* of run 0, which has no memory behind it that is used */
-	struct run *runs;
+	struct run *runs; /* a run's entry: protected by its class's lock, else runs_lock */
 	uint32_t max_runs;
+	_Atomic uint64_t touched_pages, stored_bytes;
+	_Atomic uint64_t empty_pages; /* touched, but no live object overlaps them */
+	/*
+	 * A bit for each run that may have empty pages, and one for each 64 of these. Set under
+	 * the class's lock; cleared, before it looks, by the holder of release_lock.
+	 */
+	_Atomic uint64_t *pending, *pending_words;
+	struct us_mutex release_lock, runs_lock;
+	/* protected by runs_lock */
+	uint32_t free_runs;	  /* linked by next; their pages are untouched */
+	_Atomic uint32_t nr_runs; /* ever used */
 	struct size_class classes[NR_CLASSES];
-	_Atomic uint64_t touched_pages, stored_bytes; /* changed under lock */
-	_Atomic uint32_t nr_runs;		      /* ever used, changed under lock */
-	struct us_mutex lock;
-	/* protected by lock */
-	uint32_t partial[NR_CLASSES][NR_BUCKETS];
-	uint32_t free_runs;
-	uint64_t empty_pages; /* touched, but no live object overlaps them */
-	uint32_t pending[MAX_PENDING];
-	unsigned int nr_pending;
 };
 
-struct discard {
-	uint32_t run, pages;
-};
-
+LOCK_CLASS(release_class, "zpool_release", RANK_ZPOOL - 1);
 LOCK_CLASS(zpool_class, "zpool", RANK_ZPOOL);
+LOCK_CLASS(runs_class, "zpool_runs", RANK_ZPOOL + 1);
+
+static void count(_Atomic uint64_t *counter, int64_t n)
+{
+	if (n)
+		atomic_fetch_add_explicit(counter, (uint64_t)n, memory_order_relaxed);
+}
+
+static int popcount(uint32_t mask)
+{
+	return __builtin_popcount(mask);
+}
 
 /* ---- geometry ---- */
 
@@ -120,6 +137,7 @@ static void class_init(struct size_class *c, unsigned int cls)
 	uint32_t max = (uint32_t)MIN(RUN_BYTES / size, MAX_OBJS);
 	uint64_t best = UINT64_MAX;
 
+	us_mutex_init(&c->lock, &zpool_class);
 	c->size = size;
 	for (uint32_t k = max; k >= 1 && k >= max - max / 4; k--) {
 		uint32_t pages = (uint32_t)bytes_to_pages((uint64_t)k * size);
@@ -196,21 +214,14 @@ static uint32_t live_pages(const struct run *r, const struct size_class *c)
 
 /* ---- lists of runs ---- */
 
-static uint32_t *list_head(struct zpool *zp, const struct run *r)
+static void run_unlist(struct zpool *zp, struct size_class *c, struct run *r)
 {
-	return r->list == LIST_FREE ? &zp->free_runs : &zp->partial[r->cls][r->list];
-}
-
-static void run_unlist(struct zpool *zp, uint32_t run)
-{
-	struct run *r = &zp->runs[run];
-
 	if (r->list == LIST_NONE)
 		return;
 	if (r->prev)
 		zp->runs[r->prev].next = r->next;
 	else
-		*list_head(zp, r) = r->next;
+		c->partial[r->list] = r->next;
 	if (r->next)
 		zp->runs[r->next].prev = r->prev;
 	r->next = r->prev = 0;
@@ -218,68 +229,74 @@ static void run_unlist(struct zpool *zp, uint32_t run)
 }
 
 /* Puts run on the list where its number of live objects belongs. */
-static void run_place(struct zpool *zp, uint32_t run)
+static void run_place(struct zpool *zp, struct size_class *c, uint32_t run)
 {
 	struct run *r = &zp->runs[run];
-	unsigned int nr_objs = zp->classes[r->cls].nr_objs;
-	uint32_t *head;
-	uint8_t list;
+	uint8_t list = LIST_NONE;
 
 	if (r->flags & RUN_RELEASING)
 		return;
-	if (!r->nr_live)
-		list = LIST_FREE;
-	else if (r->nr_live == nr_objs)
-		list = LIST_NONE;
-	else
-		list = (uint8_t)(r->nr_live * NR_BUCKETS / nr_objs);
+	if (r->nr_live < c->nr_objs)
+		list = (uint8_t)(r->nr_live * NR_BUCKETS / c->nr_objs);
 	if (list == r->list)
 		return;
-	run_unlist(zp, run);
+	run_unlist(zp, c, r);
 	if (list == LIST_NONE)
 		return;
 	r->list = list;
-	head = list_head(zp, r);
-	r->next = *head;
+	r->next = c->partial[list];
 	if (r->next)
 		zp->runs[r->next].prev = run;
-	*head = run;
+	c->partial[list] = run;
 }
 
 static uint32_t run_new(struct zpool *zp, unsigned int cls)
 {
-	uint32_t run = zp->free_runs;
+	uint32_t run;
 
+	us_mutex_lock(&zp->runs_lock);
+	run = zp->free_runs;
 	if (run) {
-		run_unlist(zp, run);
+		zp->free_runs = zp->runs[run].next;
 	} else {
 		run = atomic_load_explicit(&zp->nr_runs, memory_order_relaxed) + 1;
-		if (run > zp->max_runs)
-			return 0;
-		atomic_store_explicit(&zp->nr_runs, run, memory_order_relaxed);
-		zp->runs[run].list = LIST_NONE;
+		if (run <= zp->max_runs)
+			atomic_store_explicit(&zp->nr_runs, run, memory_order_relaxed);
+		else
+			run = 0;
 	}
-	zp->runs[run].cls = (uint8_t)cls;
+	if (run) {
+		zp->runs[run].next = 0;
+		zp->runs[run].list = LIST_NONE;
+		zp->runs[run].cls = (uint8_t)cls;
+	}
+	us_mutex_unlock(&zp->runs_lock);
 	return run;
 }
 
-static uint32_t run_partial(struct zpool *zp, unsigned int cls)
+/*
+ * Takes an empty, untouched run, which is on no list, away from its class. Its bit goes too: with
+ * a bit set, release_empty() would look at a run whose class may change under its hands.
+ */
+static void run_retire(struct zpool *zp, uint32_t run)
+{
+	struct run *r = &zp->runs[run];
+
+	atomic_fetch_and_explicit(&zp->pending[run / 64], ~(1ull << run % 64),
+				  memory_order_relaxed);
+	us_mutex_lock(&zp->runs_lock);
+	r->list = LIST_FREE;
+	r->next = zp->free_runs;
+	zp->free_runs = run;
+	us_mutex_unlock(&zp->runs_lock);
+}
+
+static uint32_t run_partial(const struct size_class *c)
 {
 	for (int b = NR_BUCKETS - 1; b >= 0; b--)
-		if (zp->partial[cls][b])
-			return zp->partial[cls][b];
+		if (c->partial[b])
+			return c->partial[b];
 	return 0;
-}
-
-static uint32_t run_find(struct zpool *zp, unsigned int cls)
-{
-	uint32_t run = run_partial(zp, cls);
-
-	if (!run)
-		run = run_new(zp, cls);
-	for (unsigned int i = 1; !run && i <= FALLBACK_CLASSES && cls + i < NR_CLASSES; i++)
-		run = run_partial(zp, cls + i);
-	return run;
 }
 
 /* A place in a run that has one: the first on touched pages, else the first. */
@@ -308,80 +325,92 @@ static unsigned int obj_pick(const struct run *r, const struct size_class *c)
 
 static void run_pend(struct zpool *zp, uint32_t run)
 {
-	struct run *r = &zp->runs[run];
-
-	/* With the array full it is found again by its next free, or reused as it is. */
-	if (r->flags & RUN_PENDING || zp->nr_pending == MAX_PENDING)
-		return;
-	r->flags |= RUN_PENDING;
-	zp->pending[zp->nr_pending++] = run;
+	atomic_fetch_or_explicit(&zp->pending[run / 64], 1ull << run % 64, memory_order_release);
+	atomic_fetch_or_explicit(&zp->pending_words[run / 4096], 1ull << run / 64 % 64,
+				 memory_order_release);
 }
 
-static unsigned int release_begin(struct zpool *zp, struct discard *d)
+static void discard_pages(char *addr, uint32_t pages)
 {
-	unsigned int n = 0;
-
-	for (unsigned int i = 0; i < zp->nr_pending; i++) {
-		uint32_t run = zp->pending[i];
-		struct run *r = &zp->runs[run];
-		uint32_t pages = r->touched & ~live_pages(r, &zp->classes[r->cls]);
-
-		r->flags &= (uint8_t)~RUN_PENDING;
-		/* One that is RELEASING is looked at again by release_end() of that thread. */
-		if (!pages || r->flags & RUN_RELEASING)
-			continue;
-		run_unlist(zp, run);
-		r->flags |= RUN_RELEASING;
-		d[n++] = (struct discard){.run = run, .pages = pages};
-	}
-	zp->nr_pending = 0;
-	return n;
-}
-
-static void release_end(struct zpool *zp, const struct discard *d, unsigned int n)
-{
-	for (unsigned int i = 0; i < n; i++) {
-		struct run *r = &zp->runs[d[i].run];
-		unsigned int pages = (unsigned int)__builtin_popcount(d[i].pages);
-
-		r->touched &= ~d[i].pages;
-		atomic_fetch_sub_explicit(&zp->touched_pages, pages, memory_order_relaxed);
-		zp->empty_pages -= pages;
-		r->flags &= (uint8_t)~RUN_RELEASING;
-		run_place(zp, d[i].run);
-		if (r->touched & ~live_pages(r, &zp->classes[r->cls]))
-			run_pend(zp, d[i].run);
-	}
-}
-
-static void discard_pages(struct zpool *zp, const struct discard *d)
-{
-	uint32_t left = d->pages;
-
-	while (left) {
-		unsigned int first = (unsigned int)__builtin_ctz(left);
-		uint32_t ones = ~(left >> first);
+	while (pages) {
+		unsigned int first = (unsigned int)__builtin_ctz(pages);
+		uint32_t ones = ~(pages >> first);
 		unsigned int n = ones ? (unsigned int)__builtin_ctz(ones) : RUN_PAGES;
 
-		mem_discard(run_addr(zp, d->run) + first * PAGE_SIZE, n * PAGE_SIZE);
-		left &= ~page_mask(first, first + n - 1);
+		mem_discard(addr + first * PAGE_SIZE, n * PAGE_SIZE);
+		pages &= ~page_mask(first, first + n - 1);
 	}
 }
 
-/* Called with the lock held; drops it meanwhile. */
+/*
+ * The run keeps its class: only this function takes a run away from one, and release_lock is held.
+ * Objects may be freed while the class's lock is dropped, but none is put into the run.
+ */
+static void run_release(struct zpool *zp, uint32_t run)
+{
+	struct run *r = &zp->runs[run];
+	struct size_class *c = &zp->classes[r->cls];
+	uint32_t pages;
+
+	us_mutex_lock(&c->lock);
+	pages = r->touched & ~live_pages(r, c);
+	if (!pages) {
+		us_mutex_unlock(&c->lock);
+		return;
+	}
+	run_unlist(zp, c, r);
+	r->flags |= RUN_RELEASING;
+	us_mutex_unlock(&c->lock);
+
+	discard_pages(run_addr(zp, run), pages);
+
+	us_mutex_lock(&c->lock);
+	r->flags &= (uint8_t)~RUN_RELEASING;
+	r->touched &= ~pages;
+	count(&zp->touched_pages, -popcount(pages));
+	count(&zp->empty_pages, -popcount(pages));
+	/* What was freed meanwhile has set the run's bit again. */
+	if (r->touched)
+		run_place(zp, c, run);
+	else
+		run_retire(zp, run);
+	us_mutex_unlock(&c->lock);
+}
+
+/* Called without locks. One thread does it for all; the others go on. */
 static void release_empty(struct zpool *zp)
 {
-	struct discard d[MAX_PENDING];
-	unsigned int n = release_begin(zp, d);
+	uint32_t last = atomic_load_explicit(&zp->nr_runs, memory_order_relaxed) / 4096;
 
-	us_mutex_unlock(&zp->lock);
-	for (unsigned int i = 0; i < n; i++)
-		discard_pages(zp, &d[i]);
-	us_mutex_lock(&zp->lock);
-	release_end(zp, d, n);
+	if (!us_mutex_trylock(&zp->release_lock))
+		return;
+	for (uint32_t s = 0; s <= last; s++) {
+		uint64_t words = atomic_exchange_explicit(&zp->pending_words[s], 0,
+							  memory_order_acquire);
+
+		for (; words; words &= words - 1) {
+			uint32_t w = s * 64 + (uint32_t)__builtin_ctzll(words);
+			uint64_t runs = atomic_exchange_explicit(&zp->pending[w], 0,
+								 memory_order_acquire);
+
+			for (; runs; runs &= runs - 1)
+				run_release(zp, w * 64 + (uint32_t)__builtin_ctzll(runs));
+		}
+	}
+	us_mutex_unlock(&zp->release_lock);
 }
 
 /* ---- the interface ---- */
+
+static size_t run_table_bytes(uint64_t nr_runs)
+{
+	return (size_t)align_up((nr_runs + 1) * sizeof(struct run), PAGE_SIZE);
+}
+
+static size_t pending_bytes(uint64_t nr_runs)
+{
+	return (size_t)align_up((nr_runs / 64 + 1) * sizeof(uint64_t), PAGE_SIZE);
+}
 
 struct zpool *zpool_create(uint64_t max_bytes)
 {
@@ -390,16 +419,19 @@ struct zpool *zpool_create(uint64_t max_bytes)
 
 	if (!zp)
 		return NULL;
+	us_mutex_init(&zp->release_lock, &release_class);
+	us_mutex_init(&zp->runs_lock, &runs_class);
+	for (unsigned int i = 0; i < NR_CLASSES; i++)
+		class_init(&zp->classes[i], i);
 	zp->max_runs = (uint32_t)runs;
 	zp->base = mem_reserve((runs + 1) * RUN_BYTES);
-	zp->runs = mem_reserve((runs + 1) * sizeof(struct run));
-	if (!zp->base || !zp->runs) {
+	zp->runs = mem_reserve(run_table_bytes(runs));
+	zp->pending = mem_reserve(pending_bytes(runs));
+	zp->pending_words = mem_reserve(pending_bytes(runs / 64));
+	if (!zp->base || !zp->runs || !zp->pending || !zp->pending_words) {
 		zpool_destroy(zp);
 		return NULL;
 	}
-	for (unsigned int i = 0; i < NR_CLASSES; i++)
-		class_init(&zp->classes[i], i);
-	us_mutex_init(&zp->lock, &zpool_class);
 	return zp;
 }
 
@@ -408,9 +440,13 @@ void zpool_destroy(struct zpool *zp)
 	if (!zp)
 		return;
 	mem_release(zp->base, ((size_t)zp->max_runs + 1) * RUN_BYTES);
-	mem_release(zp->runs, ((size_t)zp->max_runs + 1) * sizeof(struct run));
-	if (zp->lock.cls)
-		us_mutex_deinit(&zp->lock);
+	mem_release(zp->runs, run_table_bytes(zp->max_runs));
+	mem_release((void *)zp->pending, pending_bytes(zp->max_runs));
+	mem_release((void *)zp->pending_words, pending_bytes(zp->max_runs / 64));
+	us_mutex_deinit(&zp->release_lock);
+	us_mutex_deinit(&zp->runs_lock);
+	for (unsigned int i = 0; i < NR_CLASSES; i++)
+		us_mutex_deinit(&zp->classes[i].lock);
 	free(zp);
 }
 
@@ -427,41 +463,58 @@ static char *trailer_of(struct zpool *zp, uint32_t handle)
 	return p + zp->classes[zp->runs[handle >> OBJ_BITS].cls].size - TRAILER;
 }
 
-uint32_t zpool_alloc(struct zpool *zp, size_t bytes)
+/* may_grow: the class may take a new run. */
+static uint32_t class_alloc(struct zpool *zp, unsigned int cls, size_t bytes, bool may_grow)
 {
-	const struct size_class *c;
-	uint32_t run, handle, pages, used;
+	struct size_class *c = &zp->classes[cls];
+	uint32_t run, handle, pages, shared;
 	unsigned int obj;
 	uint16_t unused;
 	struct run *r;
 
-	if (!bytes || bytes > ZPOOL_MAX_OBJ)
-		return 0;
-	us_mutex_lock(&zp->lock);
-	run = run_find(zp, class_of(bytes));
+	us_mutex_lock(&c->lock);
+	run = run_partial(c);
+	if (!run && may_grow)
+		run = run_new(zp, cls);
 	if (!run) {
-		us_mutex_unlock(&zp->lock);
+		us_mutex_unlock(&c->lock);
 		return 0;
 	}
 	r = &zp->runs[run];
-	c = &zp->classes[r->cls];
 	obj = obj_pick(r, c);
 	pages = obj_pages(c, obj);
-	used = shared_pages(r, c, obj);
-	zp->empty_pages -= (uint64_t)__builtin_popcount(r->touched & pages & ~used);
-	atomic_fetch_add_explicit(&zp->touched_pages,
-				  (uint64_t)__builtin_popcount(pages & ~r->touched),
-				  memory_order_relaxed);
+	shared = shared_pages(r, c, obj);
+	count(&zp->empty_pages, -popcount(r->touched & pages & ~shared));
+	count(&zp->touched_pages, popcount(pages & ~r->touched));
 	r->touched |= pages;
 	r->live_map[obj / 64] |= 1ull << (obj % 64);
 	r->nr_live++;
-	run_place(zp, run);
-	atomic_fetch_add_explicit(&zp->stored_bytes, bytes, memory_order_relaxed);
-	us_mutex_unlock(&zp->lock);
+	run_place(zp, c, run);
+	us_mutex_unlock(&c->lock);
 
+	count(&zp->stored_bytes, (int64_t)bytes);
 	handle = run << OBJ_BITS | obj;
 	unused = (uint16_t)(c->size - TRAILER - bytes);
 	memcpy(trailer_of(zp, handle), &unused, TRAILER);
+	return handle;
+}
+
+uint32_t zpool_alloc(struct zpool *zp, size_t bytes)
+{
+	unsigned int cls;
+	uint32_t handle;
+
+	if (!bytes || bytes > ZPOOL_MAX_OBJ)
+		return 0;
+	cls = class_of(bytes);
+	handle = class_alloc(zp, cls, bytes, true);
+	if (!handle && atomic_load_explicit(&zp->empty_pages, memory_order_relaxed)) {
+		/* Empty runs of other classes may be waiting for more to go with them. */
+		release_empty(zp);
+		handle = class_alloc(zp, cls, bytes, true);
+	}
+	for (unsigned int i = 1; !handle && i <= FALLBACK_CLASSES && cls + i < NR_CLASSES; i++)
+		handle = class_alloc(zp, cls + i, bytes, false);
 	return handle;
 }
 
@@ -469,31 +522,28 @@ void zpool_free(struct zpool *zp, uint32_t handle)
 {
 	uint32_t run = handle >> OBJ_BITS, emptied;
 	unsigned int obj = handle & (MAX_OBJS - 1);
-	const struct size_class *c;
+	struct size_class *c;
 	struct run *r;
-	size_t bytes;
 
 	if (!run || run > atomic_load_explicit(&zp->nr_runs, memory_order_relaxed))
 		broken("free of a handle that never was", handle);
-	bytes = zpool_size(zp, handle);
-	us_mutex_lock(&zp->lock);
 	r = &zp->runs[run];
 	c = &zp->classes[r->cls];
+	us_mutex_lock(&c->lock);
 	if (!obj_is_live(r, obj))
 		broken("free of a handle that is not live", handle);
+	count(&zp->stored_bytes, -(int64_t)zpool_size(zp, handle));
 	r->live_map[obj / 64] &= ~(1ull << (obj % 64));
 	r->nr_live--;
 	emptied = obj_pages(c, obj) & ~shared_pages(r, c, obj);
-	run_place(zp, run);
+	run_place(zp, c, run);
 	if (emptied) {
-		zp->empty_pages += (uint64_t)__builtin_popcount(emptied);
+		count(&zp->empty_pages, popcount(emptied));
 		run_pend(zp, run);
 	}
-	atomic_fetch_sub_explicit(&zp->stored_bytes, bytes, memory_order_relaxed);
-	if (zp->nr_pending == MAX_PENDING ||
-	    (zp->empty_pages >= RELEASE_PAGES && zp->nr_pending))
+	us_mutex_unlock(&c->lock);
+	if (emptied && atomic_load_explicit(&zp->empty_pages, memory_order_relaxed) >= RELEASE_PAGES)
 		release_empty(zp);
-	us_mutex_unlock(&zp->lock);
 }
 
 void *zpool_map(struct zpool *zp, uint32_t handle)
@@ -521,9 +571,10 @@ uint64_t zpool_stored_bytes(struct zpool *zp)
 
 uint64_t zpool_metadata_bytes(struct zpool *zp)
 {
-	uint64_t runs = atomic_load_explicit(&zp->nr_runs, memory_order_relaxed) + 1ull;
+	uint64_t runs = atomic_load_explicit(&zp->nr_runs, memory_order_relaxed);
 
-	return align_up(runs * sizeof(struct run), PAGE_SIZE) + align_up(sizeof(*zp), PAGE_SIZE);
+	return run_table_bytes(runs) + pending_bytes(runs) + pending_bytes(runs / 64) +
+	       align_up(sizeof(*zp), PAGE_SIZE);
 }
 
 uint64_t zpool_bytes(struct zpool *zp)
@@ -545,6 +596,7 @@ static void check_run(struct zpool *zp, uint32_t run, struct tally *t)
 	const struct size_class *c = &zp->classes[r->cls];
 	uint32_t live = live_pages(r, c);
 	unsigned int n = 0;
+	bool pending;
 
 	for (unsigned int o = 0; o < MAX_OBJS; o++) {
 		if (!obj_is_live(r, o))
@@ -558,27 +610,33 @@ static void check_run(struct zpool *zp, uint32_t run, struct tally *t)
 		broken("live objects miscounted in run", run);
 	if (live & ~r->touched)
 		broken("a live object on untouched pages in run", run);
-	t->touched += (uint64_t)__builtin_popcount(r->touched);
-	t->empty += (uint64_t)__builtin_popcount(r->touched & ~live);
-	if (r->flags & RUN_RELEASING ? r->list != LIST_NONE
-				     : (r->list == LIST_NONE) != (n == c->nr_objs))
+	t->touched += (uint64_t)popcount(r->touched);
+	t->empty += (uint64_t)popcount(r->touched & ~live);
+	if (r->flags & RUN_RELEASING)
+		broken("left half released: run", run);
+	if (r->list == LIST_FREE ? r->touched != 0
+				 : (r->list == LIST_NONE) != (n == c->nr_objs))
 		broken("on the wrong list: run", run);
+	pending = atomic_load(&zp->pending[run / 64]) >> run % 64 & 1;
+	if (r->touched & ~live && !pending)
+		broken("empty pages forgotten in run", run);
+	if (r->list == LIST_FREE && pending)
+		broken("free but pending: run", run);
 	t->listed += r->list != LIST_NONE;
 }
 
-static uint64_t check_list(struct zpool *zp, uint32_t head, unsigned int list, unsigned int cls)
+static uint64_t check_partial(struct zpool *zp, unsigned int cls, unsigned int bucket)
 {
+	const struct size_class *c = &zp->classes[cls];
 	uint32_t prev = 0;
 	uint64_t n = 0;
 
-	for (uint32_t run = head; run; run = zp->runs[run].next) {
+	for (uint32_t run = c->partial[bucket]; run; run = zp->runs[run].next) {
 		const struct run *r = &zp->runs[run];
 
-		if (r->list != list || r->prev != prev)
+		if (r->list != bucket || r->prev != prev || r->cls != cls)
 			broken("broken list at run", run);
-		if (list == LIST_FREE ? r->nr_live != 0
-				      : r->cls != cls || r->nr_live * NR_BUCKETS /
-								 zp->classes[cls].nr_objs != list)
+		if ((unsigned int)r->nr_live * NR_BUCKETS / c->nr_objs != bucket)
 			broken("in the wrong bucket: run", run);
 		prev = run;
 		n++;
@@ -588,39 +646,33 @@ static uint64_t check_list(struct zpool *zp, uint32_t head, unsigned int list, u
 
 void zpool_check(struct zpool *zp)
 {
-	uint32_t nr_runs;
+	uint32_t nr_runs = atomic_load(&zp->nr_runs);
 	struct tally t = {0};
-	uint64_t listed;
+	uint64_t listed = 0;
 
-	us_mutex_lock(&zp->lock);
-	nr_runs = atomic_load(&zp->nr_runs);
 	for (uint32_t run = 1; run <= nr_runs; run++)
 		check_run(zp, run, &t);
-	listed = check_list(zp, zp->free_runs, LIST_FREE, 0);
+	for (uint32_t run = zp->free_runs; run; run = zp->runs[run].next, listed++)
+		if (zp->runs[run].list != LIST_FREE)
+			broken("not free but listed so: run", run);
 	for (unsigned int cls = 0; cls < NR_CLASSES; cls++)
 		for (unsigned int b = 0; b < NR_BUCKETS; b++)
-			listed += check_list(zp, zp->partial[cls][b], b, cls);
+			listed += check_partial(zp, cls, b);
 	if (listed != t.listed)
 		broken("runs lost from their lists", (uint32_t)(t.listed - listed));
 	if (t.touched != atomic_load(&zp->touched_pages))
 		broken("touched pages miscounted", (uint32_t)t.touched);
-	if (t.empty != zp->empty_pages)
+	if (t.empty != atomic_load(&zp->empty_pages))
 		broken("empty pages miscounted", (uint32_t)t.empty);
 	if (t.stored != atomic_load(&zp->stored_bytes))
 		broken("stored bytes miscounted", (uint32_t)t.stored);
-	us_mutex_unlock(&zp->lock);
 }
 
 int zpool_to_text(struct zpool *zp, char *buf, size_t len)
 {
-	uint64_t empty;
-
-	us_mutex_lock(&zp->lock);
-	empty = zp->empty_pages;
-	us_mutex_unlock(&zp->lock);
 	return snprintf(buf, len, "zpool: %llu bytes stored, %llu touched (%llu empty), %llu tables",
 			(unsigned long long)zpool_stored_bytes(zp),
 			(unsigned long long)(atomic_load(&zp->touched_pages) << PAGE_SHIFT),
-			(unsigned long long)(empty << PAGE_SHIFT),
+			(unsigned long long)(atomic_load(&zp->empty_pages) << PAGE_SHIFT),
 			(unsigned long long)zpool_metadata_bytes(zp));
 }
