@@ -1,10 +1,30 @@
 /* SPDX-License-Identifier: MIT */
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "cli/cli.h"
 #include "cli/ctl_client.h"
+#include "cli/size.h"
 
-/* One line about one job. A job that ends in between is left out. */
+/* The supervisor's line (tabs between: id, limit, resident, swapped, processes, command). */
+static int print_line(const char *line)
+{
+	char id[16], limit[SIZE_TEXT_BYTES], resident[SIZE_TEXT_BYTES], swapped[SIZE_TEXT_BYTES];
+	uint64_t l, r, s;
+	unsigned int processes;
+	int command = 0;
+
+	if (sscanf(line, "%15s %" SCNu64 " %" SCNu64 " %" SCNu64 " %u %n", id, &l, &r, &s, &processes,
+		   &command) != 5 || !command)
+		return cli_print(line, strlen(line));
+	printf("%-7s limit %s, resident %s, swapped %s, %u process%s: %s\n", id,
+	       size_to_text(l, limit), size_to_text(r, resident), size_to_text(s, swapped), processes,
+	       processes == 1 ? "" : "es", line + command);
+	return fflush(stdout) ? cli_fail("standard output cannot be written") : 0;
+}
+
+/* A job that ends in between is left out. */
 static int print_job(pid_t job)
 {
 	struct ctl_answer a;
@@ -13,7 +33,7 @@ static int print_job(pid_t job)
 	if (rc)
 		return ctl_job_is_gone(rc) ? 0
 					   : cli_fail("job %d: %s", (int)job, strerror(-rc));
-	rc = a.error ? cli_fail("job %d: %s", (int)job, a.text) : cli_print(a.text, a.len);
+	rc = a.error ? cli_fail("job %d: %s", (int)job, a.text) : print_line(a.text);
 	ctl_answer_deinit(&a);
 	return rc;
 }

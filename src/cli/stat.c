@@ -50,6 +50,13 @@ static const char *bytes_text(const json_t *o, const char *key, char buf[SIZE_TE
 
 /* ---- the summary ---- */
 
+/* A word of the command: on one line, and it must not drive the terminal. */
+static void print_plain(const char *s)
+{
+	for (; *s; s++)
+		putchar((unsigned char)*s < 0x20 || *s == 0x7f ? ' ' : *s);
+}
+
 static void print_head(const json_t *doc)
 {
 	const json_t *command = json_object_get(doc, "command");
@@ -58,8 +65,10 @@ static void print_head(const json_t *doc)
 
 	printf("job %s, %.1f s:", string(doc, "job"),
 	       json_number_value(json_object_get(doc, "elapsed")));
-	json_array_foreach(command, i, word)
-		printf(" %s", json_string_value(word) ? json_string_value(word) : "?");
+	json_array_foreach(command, i, word) {
+		putchar(' ');
+		print_plain(json_string_value(word) ? json_string_value(word) : "?");
+	}
 	printf("\n");
 }
 
@@ -75,15 +84,28 @@ static void print_memory(const json_t *doc)
 	printf("\n");
 }
 
+static uint64_t pages_out(const json_t *vmstat)
+{
+	return number(vmstat, "pswpout") + number(vmstat, "zswpout");
+}
+
+static uint64_t pages_in(const json_t *vmstat)
+{
+	return number(vmstat, "pswpin") + number(vmstat, "zswpin");
+}
+
 static void print_paging(const json_t *doc)
 {
 	const json_t *vmstat = json_object_get(doc, "vmstat");
 	const json_t *faults = json_object_get(doc, "faults");
-	char out[SIZE_TEXT_BYTES], in[SIZE_TEXT_BYTES];
+	char b[4][SIZE_TEXT_BYTES];
 
-	printf("paging  out %s, in %s; %" PRIu64 " faults",
-	       size_to_text(number(vmstat, "pswpout") * PAGE_SIZE, out),
-	       size_to_text(number(vmstat, "pswpin") * PAGE_SIZE, in), number(faults, "count"));
+	printf("paging  to disk %s, back %s; to compressed memory %s, back %s\n",
+	       size_to_text(number(vmstat, "pswpout") * PAGE_SIZE, b[0]),
+	       size_to_text(number(vmstat, "pswpin") * PAGE_SIZE, b[1]),
+	       size_to_text(number(vmstat, "zswpout") * PAGE_SIZE, b[2]),
+	       size_to_text(number(vmstat, "zswpin") * PAGE_SIZE, b[3]));
+	printf("faults  %" PRIu64, number(faults, "count"));
 	if (number(faults, "count"))
 		printf(", half within %.0f us, 99%% within %.0f us, longest %.1f ms",
 		       (double)number(faults, "p50_ns") / 1e3, (double)number(faults, "p99_ns") / 1e3,
@@ -178,8 +200,8 @@ static void print_line(const json_t *doc, struct sample *last, uint64_t nr)
 	const json_t *ram = json_object_get(doc, "ram"), *vmstat = json_object_get(doc, "vmstat");
 	struct sample now = {
 		.elapsed = json_number_value(json_object_get(doc, "elapsed")),
-		.out = number(vmstat, "pswpout"),
-		.in = number(vmstat, "pswpin"),
+		.out = pages_out(vmstat),
+		.in = pages_in(vmstat),
 		.faults = number(json_object_get(doc, "faults"), "count"),
 	};
 	/* The first line is the average since the job's start, as vmstat(8) does it. */
