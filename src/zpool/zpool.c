@@ -24,7 +24,7 @@
  * and all of its runs), runs_lock (runs of no class). The lengths of compressed pages spread over
  * dozens of classes, so threads seldom meet at the same lock.
  */
-#include "zpool/zpool.h"
+#include "zpool/zpool_internal.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -35,61 +35,10 @@
 #include "base/lock.h"
 #include "base/mem.h"
 
-#define RUN_PAGES 32u
-#define RUN_BYTES (RUN_PAGES * PAGE_SIZE)
-#define OBJ_BITS 7
-#define MAX_OBJS (1u << OBJ_BITS)
-#define MAX_RUNS ((1u << (32 - OBJ_BITS)) - 1)
-#define TRAILER 2u
-
-#define MIN_SIZE 32u
-#define LINEAR_MAX 256u /* steps of 8 up to here, then 16 steps a doubling */
-#define NR_LINEAR ((LINEAR_MAX - MIN_SIZE) / 8 + 1)
-#define NR_CLASSES (NR_LINEAR + 8 * 16 + 1)
+/* Empty pages that may wait to be given back. */
+#define RELEASE_PAGES 64
 /* When a class finds no run, the next larger ones are tried: at most twice the size. */
 #define FALLBACK_CLASSES 16u
-
-#define NR_BUCKETS 4
-enum { LIST_NONE = NR_BUCKETS, LIST_FREE };
-
-#define RUN_RELEASING 1u /* its empty pages are being discarded; on no list */
-
-#define RELEASE_PAGES 64
-
-struct size_class {
-	uint32_t size;
-	uint16_t nr_objs;
-	uint16_t nr_pages;
-	struct us_mutex lock;
-	/* protected by lock */
-	uint32_t partial[NR_BUCKETS]; /* runs with a free place, by how full they are */
-};
-
-struct run {
-	uint64_t live_map[MAX_OBJS / 64];
-	uint32_t next, prev; /* 0 = none */
-	uint32_t touched;    /* a bit a page */
-	uint8_t cls, nr_live, list, flags;
-};
-_Static_assert(sizeof(struct run) == 32, "the run table is the pool's metadata");
-
-struct zpool {
-	char *base; /* of run 0, which has no memory behind it that is used */
-	struct run *runs; /* a run's entry: protected by its class's lock, else runs_lock */
-	uint32_t max_runs;
-	_Atomic uint64_t touched_pages, stored_bytes;
-	_Atomic uint64_t empty_pages; /* touched, but no live object overlaps them */
-	/*
-	 * A bit for each run that may have empty pages, and one for each 64 of these. Set under
-	 * the class's lock; cleared, before it looks, by the holder of release_lock.
-	 */
-	_Atomic uint64_t *pending, *pending_words;
-	struct us_mutex release_lock, runs_lock;
-	/* protected by runs_lock */
-	uint32_t free_runs;	  /* linked by next; their pages are untouched */
-	_Atomic uint32_t nr_runs; /* ever used */
-	struct size_class classes[NR_CLASSES];
-};
 
 LOCK_CLASS(release_class, "zpool_release", RANK_ZPOOL - 1);
 LOCK_CLASS(zpool_class, "zpool", RANK_ZPOOL);
@@ -99,11 +48,6 @@ static void count(_Atomic uint64_t *counter, int64_t n)
 {
 	if (n)
 		atomic_fetch_add_explicit(counter, (uint64_t)n, memory_order_relaxed);
-}
-
-static int popcount(uint32_t mask)
-{
-	return __builtin_popcount(mask);
 }
 
 /* ---- geometry ---- */
@@ -151,25 +95,9 @@ static void class_init(struct size_class *c, unsigned int cls)
 	}
 }
 
-static uint32_t page_mask(unsigned int first, unsigned int last)
-{
-	return (uint32_t)((2ull << last) - (1ull << first));
-}
-
-static uint32_t obj_pages(const struct size_class *c, unsigned int obj)
-{
-	return page_mask((obj * c->size) >> PAGE_SHIFT,
-			 ((obj + 1) * c->size - 1) >> PAGE_SHIFT);
-}
-
 static char *run_addr(struct zpool *zp, uint32_t run)
 {
 	return zp->base + (size_t)run * RUN_BYTES;
-}
-
-static bool obj_is_live(const struct run *r, unsigned int obj)
-{
-	return r->live_map[obj / 64] >> (obj % 64) & 1;
 }
 
 static bool page_is_live(const struct run *r, const struct size_class *c, unsigned int page)
@@ -197,18 +125,6 @@ static uint32_t shared_pages(const struct run *r, const struct size_class *c, un
 		mask |= 1u << first;
 	if (last != first && page_is_live(r, c, last))
 		mask |= 1u << last;
-	return mask;
-}
-
-static uint32_t live_pages(const struct run *r, const struct size_class *c)
-{
-	uint32_t mask = 0;
-
-	if (!r->nr_live)
-		return 0;
-	for (unsigned int o = 0; o < c->nr_objs; o++)
-		if (obj_is_live(r, o))
-			mask |= obj_pages(c, o);
 	return mask;
 }
 
@@ -450,12 +366,6 @@ void zpool_destroy(struct zpool *zp)
 	free(zp);
 }
 
-static __attribute__((noreturn)) void broken(const char *what, uint32_t value)
-{
-	fprintf(stderr, "uswap: zpool: %s (%#x)\n", what, value);
-	abort();
-}
-
 static char *trailer_of(struct zpool *zp, uint32_t handle)
 {
 	char *p = zpool_map(zp, handle);
@@ -526,12 +436,12 @@ void zpool_free(struct zpool *zp, uint32_t handle)
 	struct run *r;
 
 	if (!run || run > atomic_load_explicit(&zp->nr_runs, memory_order_relaxed))
-		broken("free of a handle that never was", handle);
+		zpool_broken("free of a handle that never was", handle);
 	r = &zp->runs[run];
 	c = &zp->classes[r->cls];
 	us_mutex_lock(&c->lock);
 	if (!obj_is_live(r, obj))
-		broken("free of a handle that is not live", handle);
+		zpool_broken("free of a handle that is not live", handle);
 	count(&zp->stored_bytes, -(int64_t)zpool_size(zp, handle));
 	r->live_map[obj / 64] &= ~(1ull << (obj % 64));
 	r->nr_live--;
@@ -582,90 +492,6 @@ uint64_t zpool_bytes(struct zpool *zp)
 	uint64_t pages = atomic_load_explicit(&zp->touched_pages, memory_order_relaxed);
 
 	return (pages << PAGE_SHIFT) + zpool_metadata_bytes(zp);
-}
-
-/* ---- the walker ---- */
-
-struct tally {
-	uint64_t touched, empty, stored, listed;
-};
-
-static void check_run(struct zpool *zp, uint32_t run, struct tally *t)
-{
-	const struct run *r = &zp->runs[run];
-	const struct size_class *c = &zp->classes[r->cls];
-	uint32_t live = live_pages(r, c);
-	unsigned int n = 0;
-	bool pending;
-
-	for (unsigned int o = 0; o < MAX_OBJS; o++) {
-		if (!obj_is_live(r, o))
-			continue;
-		if (o >= c->nr_objs)
-			broken("a live object beyond its run", run);
-		n++;
-		t->stored += zpool_size(zp, run << OBJ_BITS | o);
-	}
-	if (n != r->nr_live)
-		broken("live objects miscounted in run", run);
-	if (live & ~r->touched)
-		broken("a live object on untouched pages in run", run);
-	t->touched += (uint64_t)popcount(r->touched);
-	t->empty += (uint64_t)popcount(r->touched & ~live);
-	if (r->flags & RUN_RELEASING)
-		broken("left half released: run", run);
-	if (r->list == LIST_FREE ? r->touched != 0
-				 : (r->list == LIST_NONE) != (n == c->nr_objs))
-		broken("on the wrong list: run", run);
-	pending = atomic_load(&zp->pending[run / 64]) >> run % 64 & 1;
-	if (r->touched & ~live && !pending)
-		broken("empty pages forgotten in run", run);
-	if (r->list == LIST_FREE && pending)
-		broken("free but pending: run", run);
-	t->listed += r->list != LIST_NONE;
-}
-
-static uint64_t check_partial(struct zpool *zp, unsigned int cls, unsigned int bucket)
-{
-	const struct size_class *c = &zp->classes[cls];
-	uint32_t prev = 0;
-	uint64_t n = 0;
-
-	for (uint32_t run = c->partial[bucket]; run; run = zp->runs[run].next) {
-		const struct run *r = &zp->runs[run];
-
-		if (r->list != bucket || r->prev != prev || r->cls != cls)
-			broken("broken list at run", run);
-		if ((unsigned int)r->nr_live * NR_BUCKETS / c->nr_objs != bucket)
-			broken("in the wrong bucket: run", run);
-		prev = run;
-		n++;
-	}
-	return n;
-}
-
-void zpool_check(struct zpool *zp)
-{
-	uint32_t nr_runs = atomic_load(&zp->nr_runs);
-	struct tally t = {0};
-	uint64_t listed = 0;
-
-	for (uint32_t run = 1; run <= nr_runs; run++)
-		check_run(zp, run, &t);
-	for (uint32_t run = zp->free_runs; run; run = zp->runs[run].next, listed++)
-		if (zp->runs[run].list != LIST_FREE)
-			broken("not free but listed so: run", run);
-	for (unsigned int cls = 0; cls < NR_CLASSES; cls++)
-		for (unsigned int b = 0; b < NR_BUCKETS; b++)
-			listed += check_partial(zp, cls, b);
-	if (listed != t.listed)
-		broken("runs lost from their lists", (uint32_t)(t.listed - listed));
-	if (t.touched != atomic_load(&zp->touched_pages))
-		broken("touched pages miscounted", (uint32_t)t.touched);
-	if (t.empty != atomic_load(&zp->empty_pages))
-		broken("empty pages miscounted", (uint32_t)t.empty);
-	if (t.stored != atomic_load(&zp->stored_bytes))
-		broken("stored bytes miscounted", (uint32_t)t.stored);
 }
 
 int zpool_to_text(struct zpool *zp, char *buf, size_t len)

@@ -4,8 +4,8 @@
  *
  * Not its job: what an object means, compression, limits (the caller counts zpool_bytes()).
  *
- * Locking: internal (RANK_ZPOOL, one lock a size); any thread. zpool_map() needs no lock: an object does not move
- *   while its handle is live, and the caller keeps it live.
+ * Locking: internal (RANK_ZPOOL, one lock a size); any thread. zpool_map() needs no lock: an object
+ *   does not move while its handle is live, and the caller keeps it live.
  * Context: never uses malloc; may call mmap/madvise. zpool_alloc() returns 0 when out of memory.
  */
 #ifndef USWAP_ZPOOL_ZPOOL_H
