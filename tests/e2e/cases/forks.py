@@ -95,9 +95,13 @@ print("done")
 def program_becomes_another(t):
     """exec from a large program: the old memory goes, the new program is managed."""
     fill = t.program('fill')
-    script = ("import mmap, os\nm = mmap.mmap(-1, 96 << 20, flags=mmap.MAP_PRIVATE | '
-              'mmap.MAP_ANONYMOUS)\nfor at in range(0, len(m), 4096): m[at] = 1\n'
-              f'os.execv({fill!r}, ["fill", "-m", "96M", "-p", "2"])')
+    script = f'''
+import mmap, os
+m = mmap.mmap(-1, 96 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+for at in range(0, len(m), 4096):
+    m[at] = 1
+os.execv({fill!r}, ["fill", "-m", "96M", "-p", "2"])
+'''
     run = t.under_uswap([need('python3'), '-c', script], ram=48 * MIB)
     check(run.stdout == b'fill: pages=24576 wrong=0\n', f'{run.stdout!r} {run.stderr[-300:]!r}')
     run.expect_within_budget()
