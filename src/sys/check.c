@@ -241,9 +241,15 @@ static int required_calls(char *why, size_t len)
 		call = "PAGEMAP_SCAN";
 	}
 	if (rc)
-		snprintf(why, len, "%s does not work here: %s; see 'uswap check'", call,
-			 strerror(-rc));
+		snprintf(why, len, "%s does not work here: %s", call, strerror(-rc));
 	return rc;
+}
+
+static void point_to_check(char *why, size_t len)
+{
+	size_t used = strlen(why);
+
+	snprintf(why + used, len - used, " ('uswap check' shows all)");
 }
 
 int check_required(char *why, size_t len)
@@ -257,5 +263,7 @@ int check_required(char *why, size_t len)
 	rc = required_uffd(why, len);
 	if (!rc)
 		rc = required_calls(why, len);
+	if (rc)
+		point_to_check(why, len);
 	return rc;
 }
