@@ -439,7 +439,8 @@ static void check_cluster(struct clusters *c, const struct cluster *cl)
 {
 	uint32_t i = (uint32_t)(cl - c->tab);
 	uint64_t first = (uint64_t)i * CLUSTER_SLOTS;
-	uint64_t past = first + CLUSTER_SLOTS > c->nr_slots ? first + CLUSTER_SLOTS - c->nr_slots : 0;
+	uint64_t end = first + CLUSTER_SLOTS;
+	uint64_t past = end > c->nr_slots ? end - c->nr_slots : 0;
 	uint32_t bits = 0, masked = (i == 0) + (uint32_t)past;
 
 	for (unsigned int w = 0; w < CLUSTER_WORDS; w++)

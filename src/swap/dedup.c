@@ -45,7 +45,7 @@ uint64_t dedup_bytes(struct dedup *d)
 	return align_up(n * sizeof(uint32_t), PAGE_SIZE);
 }
 
-/* Buckets below the split point have been split in this round and are told apart by one bit more. */
+/* Buckets below the split point have been split in this round: one bit more tells them apart. */
 static uint32_t bucket_of(const struct dedup *d, const struct entry *p)
 {
 	uint32_t b = (uint32_t)(p->hash.lo & (d->level - 1));

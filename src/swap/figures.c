@@ -142,7 +142,8 @@ static void tally_entry(struct swap *s, swp_t e, struct tally *t)
 		t->buf_bytes += PAGE_SIZE << p->order;
 		break;
 	case ENTRY_DEVICE:
-		if (p->dev >= atomic_load(&s->nr_devs) || !p->slot || p->slot & ((1u << p->order) - 1))
+		if (p->dev >= atomic_load(&s->nr_devs) || !p->slot ||
+		    p->slot & ((1u << p->order) - 1))
 			swap_bug("entry %u: device %u slot %u", e, p->dev, p->slot);
 		t->dev_pages[p->dev] += 1u << p->order;
 		t->swapped_pages += 1u << p->order;

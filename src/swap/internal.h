@@ -26,7 +26,9 @@
 #include "swap/swap.h"
 
 #define MAX_DEVS 32
-#define WRITE_FOLIOS 64
+#define WRITE_FOLIOS 128
+#define WRITE_PIECES 64 /* of a folio that is split */
+#define JOIN_PAGES 32	/* single pages that share one io: several ios stay in flight */
 #define WRITE_PAGES 1024 /* 4 MiB */
 /* After so many writes that failed with -EIO nothing new goes to a device. */
 #define MAX_WRITE_ERRORS 8
@@ -44,6 +46,14 @@ struct swap_dev {
 	atomic_bool grown_out; /* the last attempt to grow gave nothing */
 };
 
+enum write_state {
+	WRITE_IDLE,
+	WRITE_PLACED, /* has slots */
+	WRITE_SUBMITTED,
+	WRITE_STORED,
+	WRITE_FAILED, /* nobody takes it */
+};
+
 /* One folio on its way to a device. */
 struct write_io {
 	struct dev_io io;
@@ -58,7 +68,7 @@ struct write_io {
 	unsigned int dev;    /* where it is being written */
 	uint32_t slot;
 	struct write_io *lead; /* the one whose io writes this folio too; often itself */
-	enum write_state { WRITE_IDLE, WRITE_PLACED, WRITE_SUBMITTED, WRITE_STORED, WRITE_FAILED } state;
+	enum write_state state;
 	bool last;   /* with DEV_IO_LAST */
 	bool no_run; /* some device had no run of that order */
 };
@@ -67,7 +77,7 @@ struct writeout {
 	struct us_mutex lock;
 	/* protected by lock */
 	struct write_io ios[WRITE_FOLIOS];
-	struct write_io pieces[WRITE_FOLIOS];
+	struct write_io pieces[WRITE_PIECES];
 	char *joined; /* WRITE_FOLIOS pages: neighbours are copied here to be written at once */
 	uint32_t joined_used, joined_peak;
 	swp_t batch[WRITE_FOLIOS];

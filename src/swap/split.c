@@ -51,12 +51,12 @@ static bool halve(struct swap *s, swp_t e)
 	return true;
 }
 
-/* Up to WRITE_FOLIOS pieces that are not stored yet. */
+/* Up to WRITE_PIECES pieces that are not stored yet. */
 static unsigned int gather(struct swap *s, swp_t first, char *mem)
 {
 	unsigned int n = 0;
 
-	for (swp_t e = first; e && n < WRITE_FOLIOS; e = entry_of(&s->table, e)->chain) {
+	for (swp_t e = first; e && n < WRITE_PIECES; e = entry_of(&s->table, e)->chain) {
 		struct entry *p = entry_of(&s->table, e);
 
 		if (p->kind == ENTRY_FILLING)

@@ -55,6 +55,10 @@ void swap_destroy(struct swap *s)
 {
 	if (!s)
 		return;
+#if USWAP_DEBUG >= 3
+	if (s->writeout.lock.cls)
+		swap_check(s);
+#endif
 	for (uint32_t i = 0; i < atomic_load(&s->nr_devs); i++) {
 		dev_destroy(s->devs[i].dev);
 		clusters_deinit(&s->devs[i].clusters);

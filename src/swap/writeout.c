@@ -172,7 +172,7 @@ static uint32_t join(struct swap *s, struct write_io *ios, unsigned int n, unsig
 	char *mem = w->joined + w->joined_used * PAGE_SIZE;
 	uint32_t nr = 1;
 
-	for (unsigned int i = at + 1; i < n; i++) {
+	for (unsigned int i = at + 1; i < n && nr < JOIN_PAGES; i++) {
 		if (!is_joinable(s, &ios[i]) || ios[i].dev != lead->dev ||
 		    ios[i].slot != lead->slot + nr)
 			continue;
@@ -365,5 +365,9 @@ int64_t swap_writeout(struct swap *s, uint64_t nr_pages)
 		}
 	}
 	us_mutex_unlock(&w->lock);
+#if USWAP_DEBUG >= 3
+	for (uint32_t i = 0; i < atomic_load(&s->nr_devs); i++)
+		clusters_check(&s->devs[i].clusters);
+#endif
 	return !left && attempted ? -ENOSPC : (int64_t)left;
 }

@@ -340,3 +340,19 @@ enum entry_kind test_kind(struct swap *s, swp_t e)
 	entry_unlock(&s->table, e);
 	return kind;
 }
+
+struct key test_key(uint64_t seed, unsigned int order)
+{
+	return (struct key){CONTENT_RANDOM, order, seed};
+}
+
+void test_store_written(struct swap *s, swp_t *e, unsigned int n, unsigned int order,
+			uint64_t seed)
+{
+	for (unsigned int i = 0; i < n; i++) {
+		struct key k = test_key(seed + i, order);
+
+		e[i] = test_store(s, &k, NULL);
+	}
+	assert_int_equal(swap_writeout(s, (uint64_t)n << order), (int64_t)n << order);
+}

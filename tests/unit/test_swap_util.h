@@ -70,6 +70,11 @@ swp_t test_store(struct swap *s, const struct key *k, enum swap_sealed *how);
 int test_load(struct swap *s, swp_t e, void *buf);
 /* Loads and compares: 0, or what the load said. */
 int test_load_matches(struct swap *s, swp_t e, const struct key *k);
+/* Content that no other seed and order have. */
+struct key test_key(uint64_t seed, unsigned int order);
+/* Stores n folios of keys (seed, order), (seed + 1, order)..., and writes all of them out. */
+void test_store_written(struct swap *s, swp_t *e, unsigned int n, unsigned int order,
+			uint64_t seed);
 enum entry_kind test_kind(struct swap *s, swp_t e);
 
 #endif
