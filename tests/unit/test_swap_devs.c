@@ -202,6 +202,29 @@ static void test_neighbours_on_a_disk_are_written_at_once(void **state)
 	swap_destroy(s);
 }
 
+static void test_neighbours_by_number_on_two_disks_are_not_joined(void **state)
+{
+	struct swap *s = test_swap(MIB(4));
+	struct tdev *low = tdev_create(1024, 0, false), *high = tdev_create(17, 0, false);
+	swp_t e[46];
+
+	(void)state;
+	test_swap_on(s, low, 1);
+	test_store_written(s, e, 16, 0, 1);
+	test_swap_on(s, high, 5);
+	/* Slots 1..16 of the one, then 17.. of the other. */
+	test_store_written(s, e + 16, 30, 0, 17);
+	assert_int_equal(tdev_nr_present(high), 16);
+	for (unsigned int i = 0; i < 46; i++) {
+		struct key k = test_key(1 + i, 0);
+
+		assert_int_equal(test_load_matches(s, e[i], &k), 0);
+		swap_put(s, e[i], 1);
+	}
+	swap_check(s);
+	swap_destroy(s);
+}
+
 static void test_kept_copy_only_on_a_disk_with_room(void **state)
 {
 	struct swap *s = test_swap(MIB(4));
@@ -344,6 +367,7 @@ int main(void)
 		cmocka_unit_test(test_device_that_fails_writes_is_given_up_but_still_read),
 		cmocka_unit_test(test_wrong_content_is_an_error_and_never_shared_again),
 		cmocka_unit_test(test_neighbours_on_a_disk_are_written_at_once),
+		cmocka_unit_test(test_neighbours_by_number_on_two_disks_are_not_joined),
 		cmocka_unit_test(test_kept_copy_only_on_a_disk_with_room),
 		cmocka_unit_test(test_device_grows_when_it_runs_out_of_slots),
 		cmocka_unit_test(test_folio_without_a_run_is_stored_in_pieces),
