@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: MIT
+# bash completion for uswap(1)
+
+_uswap_jobs()
+{
+	uswap jobs 2>/dev/null | cut -d' ' -f1
+}
+
+_uswap()
+{
+	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} verb=${COMP_WORDS[1]}
+	local i words=
+
+	COMPREPLY=()
+	if [ "$COMP_CWORD" -eq 1 ]; then
+		words='run check stat swaps ps jobs set help version'
+		mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
+		return
+	fi
+	if [ "$verb" = run ]; then
+		# Behind the command the words are the command's.
+		for ((i = 2; i < COMP_CWORD; i++)); do
+			case ${COMP_WORDS[i]} in
+			--)
+				((i++))
+				;;
+			--ram | --swap | --order | --report)
+				((i++))
+				continue
+				;;
+			-*)
+				continue
+				;;
+			esac
+			if [ "$i" -lt "$COMP_CWORD" ]; then
+				declare -F _command_offset >/dev/null && _command_offset "$i"
+				return
+			fi
+		done
+	fi
+	case $prev in
+	--job)
+		mapfile -t COMPREPLY < <(compgen -W "$(_uswap_jobs)" -- "$cur")
+		return
+		;;
+	--order)
+		mapfile -t COMPREPLY < <(compgen -W 'auto 0 1 2 3 4 5 6 7 8 9' -- "$cur")
+		return
+		;;
+	--swap)
+		mapfile -t COMPREPLY < <(compgen -W 'zram file:' -- "$cur")
+		return
+		;;
+	--report)
+		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+		return
+		;;
+	esac
+	case $verb in
+	run)
+		words='--ram --swap --order --strict --report --verbose --quiet --help --'
+		case $cur in
+		-*) ;;
+		*)
+			mapfile -t COMPREPLY < <(compgen -c -- "$cur")
+			return
+			;;
+		esac
+		;;
+	check)
+		words='--json --help'
+		;;
+	stat)
+		words='--job --json --help'
+		;;
+	swaps | ps)
+		words='--job --help'
+		;;
+	set)
+		words='--job --help ram='
+		;;
+	esac
+	mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
+}
+
+complete -F _uswap uswap
