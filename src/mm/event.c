@@ -152,15 +152,17 @@ static bool overlaps(uint64_t a, uint64_t b, uint64_t c, uint64_t d)
 	return a < d && c < b;
 }
 
+static void count_one(struct space *s, struct leaf *l, unsigned int idx, uint64_t va, void *arg)
+{
+	*(bool *)arg = true;
+}
+
 static bool has_words(struct space *s, uint64_t start, uint64_t end)
 {
-	struct leaf *l;
-	uint64_t base = start;
+	bool found = false;
 
-	for (; (l = table_next_leaf(&s->table, &base, end)); base += LEAF_BYTES)
-		if (l->nr_resident || l->nr_swapped)
-			return true;
-	return false;
+	for_each_word(s, start, end, count_one, &found);
+	return found;
 }
 
 /*

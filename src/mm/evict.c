@@ -235,6 +235,11 @@ static void read_and_seal(struct space *s, const unsigned int *moved, swp_t *out
 		out[i] = 0;
 		if (!moved[i])
 			continue;
+		/*
+		 * Until its words are settled an event may still turn one of them into a reference
+		 * to this very entry, even if sealing finds an equal one and lets go of it.
+		 */
+		swap_get(s->mm->swap, it->entry, 1);
 		if (s->ops->read_staged(s, it->mode, it->staging, moved[i], it->buf) != 0) {
 			/*
 			 * The memory is gone, and with it whoever could have touched the page; a
@@ -271,10 +276,12 @@ static int64_t run_batch(struct space *s)
 	for (unsigned int i = 0; i < s->nr_items; i++)
 		finish_item(s, i, moved[i], out[i]);
 	for (unsigned int i = 0; i < s->nr_items; i++) {
-		if (out[i])
+		if (out[i]) {
 			swap_put(s->mm->swap, out[i], 1);
-		else
+			swap_put(s->mm->swap, s->item[i].entry, 1);
+		} else {
 			swap_abandon(s->mm->swap, s->item[i].entry);
+		}
 	}
 	s->nr_items = 0;
 	us_mutex_unlock(&s->lock);

@@ -266,8 +266,8 @@ static void fill_done(struct swap_load *load)
 	struct fill *f = load->priv;
 	struct space *s = f->space;
 	struct mm *mm = s->mm;
+	bool retry, unsealed = load->result == -EAGAIN;
 	int64_t n = 0;
-	bool retry;
 
 	us_mutex_lock(&s->lock);
 	list_del(&f->node);
@@ -294,8 +294,9 @@ static void fill_done(struct swap_load *load)
 	us_mutex_unlock(&s->lock);
 	if (n > 0)
 		mm_account_filled(mm, (uint64_t)n);
+	swap_put(mm->swap, load->entry, 1);
 	fill_put(mm, f);
-	if (retry && load->result != -EAGAIN)
+	if (retry && !unsealed)
 		space_retry(s);
 	space_put(s);
 }
@@ -320,6 +321,8 @@ static struct fill *fill_prepare(struct space *s, uint64_t va, pw_t w, bool writ
 	f->load.priv = f;
 	list_add_tail(&s->fills, &f->node);
 	space_get(s);
+	/* The word may be given up as soon as the lock is; the fill keeps the entry. */
+	swap_get(s->mm->swap, f->load.entry, 1);
 	return f;
 }
 
