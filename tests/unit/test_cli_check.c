@@ -12,6 +12,8 @@
 #include "base/clock.h"
 #include "cli/cli.h"
 #include "sys/check.h"
+#include "sys/check_internal.h"
+#include "sys/uffd.h"
 
 static struct check_report report;
 
@@ -39,6 +41,11 @@ static void test_what_is_missing_comes_with_a_remedy(void **state)
 		if (report.item[i].state == CHECK_MISSING)
 			assert_true(strlen(report.item[i].remedy) > 0);
 	}
+}
+
+static void test_every_feature_that_run_asks_for_is_checked(void **state)
+{
+	assert_int_equal(UFFD_FEATURES_REQUIRED & ~check_required_features(), 0);
 }
 
 static void test_short_check_is_fast(void **state)
@@ -73,6 +80,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_short_and_full_check_agree),
 		cmocka_unit_test(test_what_is_missing_comes_with_a_remedy),
+		cmocka_unit_test(test_every_feature_that_run_asks_for_is_checked),
 		cmocka_unit_test(test_short_check_is_fast),
 		cmocka_unit_test(test_exit_status_follows_the_report),
 	};
