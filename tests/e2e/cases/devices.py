@@ -78,11 +78,17 @@ def damaged_incompressible(t):
 
 @case()
 def write_errors(t):
-    """A page whose writing fails stays where it is: nothing is lost."""
-    run, right, lost = lossy(t, 'fault-write=0.1,fault-seed=7')
-    check(lost == 0, f'{lost} pages lost though only writes failed')
-    check(run.vmstat('swap_io_error') > 0 and run.report['devices'][0]['errors'] > 0,
+    """A page whose writing fails stays where it is, and another device gets it: nothing is lost."""
+    run = t.under_uswap([t.program('fill'), '-m', '96M', '-p', '2'], ram=48 * MIB,
+                        swap=[f'file:{t.swap_dir}/a:512M,prio=20,fault-write=0.1,fault-seed=7',
+                              f'file:{t.swap_dir}/b:512M,prio=10'])
+    check(run.stdout == b'fill: pages=24576 wrong=0\n', f'{run.stdout!r}')
+    device = {d['name'][-1]: d for d in run.report['devices']}
+    check(run.vmstat('swap_io_error') > 0 and device['a']['errors'] > 0,
           'no write failed: the case shows nothing')
+    check(device['b']['peak'] > 0, 'the second device was not used')
+    check(run.vmstat('pgpoison') == 0, 'pages were poisoned')
+    check('/a' in run.stderr and 'write' in run.stderr, f'no message: {run.stderr!r}')
     run.expect_swapped(5000)
 
 
