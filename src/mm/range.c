@@ -3,15 +3,17 @@
  * Which ranges of a process are managed, and how a range becomes so (rule 5).
  *
  * Managed is private anonymous memory of at least MIN_RANGE bytes, readable and writable, wherever
- * it came from. Registering splits nothing: always one whole VMA, as /proc/PID/maps shows it. The
- * program runs on meanwhile, so what maps showed may be stale at each step:
+ * it came from. A range is registered with the holes on both sides of its VMA: the program runs on
+ * meanwhile, and if its VMA grew into a hole since /proc/PID/maps was read, registering only what
+ * was read would split it, which costs a mapping and makes an mremap() across the split fail. If
+ * it grew across a whole hole into the next VMA the split is found and mended at once.
  *
  *   under reader_lock (no event is applied by anybody else):
- *   1. gate open; REGISTER [start, end)
+ *   1. gate open; REGISTER
  *   2. gate open still: no unmap or remap of a range of ours began before the register and ended
  *      after it (one that begins later is an event that we shall read later)
- *   3. the same VMA is still there, from start to end: so nothing was put in its place between the
- *      look and the register; and both its ends are registered
+ *   3. look at the VMAs again: only one that is there now, of the right kind and registered at
+ *      both ends, gets state
  *   4. scan the pagemap: what is present is RESIDENT. A page that goes away during the scan sends
  *      an event first, and that event is applied after the scan, since it takes reader_lock.
  *
@@ -34,15 +36,16 @@
 #define MAX_CANDIDATES 64
 
 struct candidate {
-	uint64_t start, end;
-	bool exec;
+	uint64_t start, end;	     /* of the VMA */
+	uint64_t low, high;	     /* with the holes beside it */
 };
 
 struct scan {
 	struct space *s;
 	bool force;
-	uint64_t prev_end;	 /* end of the VMA before, if it was eligible by kind */
-	uint64_t prev_bytes;
+	uint64_t prev_end;   /* end of the VMA before */
+	uint64_t prev_bytes; /* its size, if it was eligible by kind */
+	bool open;	     /* the last candidate's high is not known yet */
 	struct candidate found[MAX_CANDIDATES];
 	unsigned int nr;
 	bool more;
@@ -71,14 +74,16 @@ static bool eligible_kind(const struct proc_vma *v)
 static int consider(const struct proc_vma *v, void *arg)
 {
 	struct scan *sc = arg;
-	uint64_t bytes = v->end - v->start, neighbour;
+	uint64_t bytes = v->end - v->start, before = sc->prev_end, neighbour;
 
-	if (!eligible_kind(v) || own_range(sc->s, v)) {
-		sc->prev_bytes = 0;
-		return 0;
-	}
-	neighbour = sc->prev_end == v->start ? sc->prev_bytes : 0;
+	if (sc->open)
+		sc->found[sc->nr - 1].high = v->start;
+	sc->open = false;
+	neighbour = before == v->start ? sc->prev_bytes : 0;
 	sc->prev_end = v->end;
+	sc->prev_bytes = 0;
+	if (!eligible_kind(v) || own_range(sc->s, v))
+		return 0;
 	sc->prev_bytes = bytes;
 	if (bytes < MIN_RANGE)
 		return 0;
@@ -91,7 +96,9 @@ static int consider(const struct proc_vma *v, void *arg)
 		sc->more = true;
 		return 1;
 	}
-	sc->found[sc->nr++] = (struct candidate){v->start, v->end, v->exec};
+	sc->found[sc->nr++] =
+		(struct candidate){.start = v->start, .end = v->end, .low = before, .high = v->end};
+	sc->open = true;
 	return 0;
 }
 
@@ -124,37 +131,69 @@ static int scan_present(struct space *s, uint64_t start, uint64_t end)
 	return 0;
 }
 
-static bool same_vma(pid_t pid, const struct candidate *c, char *buf, size_t len)
-{
-	struct proc_vma v;
+/* What step 3 finds inside the range that was registered, and just beside it. */
+struct recheck {
+	struct space *s;
+	uint64_t low, high;
+	int scanned, err;
+	uint64_t torn_start, torn_end; /* the unregistered half of a VMA that was split */
+};
 
-	return proc_find_vma(pid, c->start, buf, len, &v) == 0 && v.start == c->start &&
-	       v.end == c->end && eligible_kind(&v);
+static int recheck_vma(const struct proc_vma *v, void *arg)
+{
+	struct recheck *rc = arg;
+	struct space *s = rc->s;
+
+	if (v->end < rc->low)
+		return 0;
+	if (v->start > rc->high)
+		return 1;
+	if (!eligible_kind(v) || own_range(s, v))
+		return 0;
+	if (v->start >= rc->low && v->end <= rc->high) {
+		if (s->ops->registered(s, v->start) != 1 ||
+		    s->ops->registered(s, v->end - PAGE_SIZE) != 1)
+			return 0;
+		us_mutex_lock(&s->lock);
+		rc->err = scan_present(s, v->start, v->end);
+		us_mutex_unlock(&s->lock);
+		rc->scanned += rc->err == 0;
+		return rc->err;
+	}
+	/* It touches the range's edge from outside: was it one with what is inside? */
+	if ((v->end == rc->low || v->start == rc->high) && s->ops->registered(s, v->start) == 0) {
+		rc->torn_start = v->start;
+		rc->torn_end = v->end;
+	}
+	return 0;
 }
 
 /* reader_lock held. 0, or -errno if the range was left without state. */
-static int register_range(struct space *s, const struct candidate *c, char *buf, size_t len)
+static int register_range(struct space *s, uint64_t low, uint64_t high, char *buf, size_t len)
 {
 	struct remote *r = space_remote(s);
+	struct recheck rc = {.s = s, .low = low, .high = high};
 	int err;
 
 	if (s->ops->gate_open(s) != 1)
 		return -EAGAIN;
-	err = uffd_register(r->uffd, c->start, c->end - c->start, UFFDIO_REGISTER_MODE_MISSING);
+	err = uffd_register(r->uffd, low, high - low, UFFDIO_REGISTER_MODE_MISSING);
 	if (err)
 		return err; /* EBUSY: the program's own userfaultfd; leave it alone */
-	if (!mm_mutants.no_verify_register &&
-	    (s->ops->gate_open(s) != 1 || !same_vma(r->pid, c, buf, len) ||
-	     s->ops->registered(s, c->start) != 1 ||
-	     s->ops->registered(s, c->end - PAGE_SIZE) != 1)) {
+	if (!mm_mutants.no_verify_register && s->ops->gate_open(s) != 1) {
 		vmstat_add(VMSTAT_uffd_register_undone, 1);
 		return -ESTALE;
 	}
-	us_mutex_lock(&s->lock);
-	err = scan_present(s, c->start, c->end);
-	us_mutex_unlock(&s->lock);
+	(void)proc_maps(r->pid, buf, len, recheck_vma, &rc);
+	if (rc.torn_end) {
+		low = rc.torn_start;
+		high = rc.torn_end;
+		rc = (struct recheck){.s = s, .low = low, .high = high};
+		if (uffd_register(r->uffd, low, high - low, UFFDIO_REGISTER_MODE_MISSING) == 0)
+			(void)proc_maps(r->pid, buf, len, recheck_vma, &rc);
+	}
 	vmstat_add(VMSTAT_uffd_register, 1);
-	return err;
+	return rc.err;
 }
 
 int space_scan_ranges(struct space *s, bool force)
@@ -175,7 +214,7 @@ int space_scan_ranges(struct space *s, bool force)
 	for (unsigned int i = 0; i < sc.nr; i++) {
 		us_mutex_lock(&s->reader_lock);
 		if (!atomic_load(&s->dead) &&
-		    register_range(s, &sc.found[i], buf, sizeof(buf)) == 0)
+		    register_range(s, sc.found[i].low, sc.found[i].high, buf, sizeof(buf)) == 0)
 			done++;
 		us_mutex_unlock(&s->reader_lock);
 	}
