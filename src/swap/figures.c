@@ -164,8 +164,10 @@ static void tally_entry(struct swap *s, swp_t e, struct tally *t)
 void swap_check(struct swap *s)
 {
 	struct tally t = {0};
-	uint32_t end = atomic_load(&s->table.next_unused);
+	uint32_t end;
 
+	wait_for_loads(s);
+	end = atomic_load(&s->table.next_unused);
 	for (swp_t e = 1; e < end; e++)
 		tally_entry(s, e, &t);
 	if (t.live != atomic_load(&s->table.nr_live))

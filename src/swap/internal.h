@@ -98,6 +98,7 @@ struct swap {
 	struct dedup dedup;
 	struct cache cache;
 	_Atomic uint64_t swapped_pages;
+	_Atomic uint32_t nr_loads; /* from swap_load() until their reference is dropped */
 	_Atomic uint32_t nr_pieces; /* entries that only hold a part of another one */
 
 	struct swap_dev devs[MAX_DEVS]; /* by number, which entries hold; only grows */
@@ -117,6 +118,11 @@ void entry_release(struct swap *s, swp_t e);
 void swap_dev_free_slots(struct swap *s, unsigned int dev, uint32_t slot, unsigned int order);
 
 void load_finish(struct swap_load *l, int result);
+/*
+ * Waits for loads that have called done already but still hold their reference, in a thread of a
+ * device: the caller of swap_load() cannot see these.
+ */
+void wait_for_loads(struct swap *s);
 /* 0, -EIO or -EBADMSG for the part of l that l->io has read, whose hash is expected. */
 int load_check(struct swap *s, struct swap_load *l, struct hash128 expected);
 

@@ -55,6 +55,7 @@ void swap_destroy(struct swap *s)
 {
 	if (!s)
 		return;
+	wait_for_loads(s);
 #if USWAP_DEBUG >= 3
 	if (s->writeout.lock.cls)
 		swap_check(s);
@@ -315,6 +316,13 @@ void load_finish(struct swap_load *l, int result)
 	l->result = result;
 	l->done(l); /* l may be gone from here on */
 	swap_put(s, e, 1);
+	atomic_fetch_sub_explicit(&s->nr_loads, 1, memory_order_release);
+}
+
+void wait_for_loads(struct swap *s)
+{
+	while (atomic_load_explicit(&s->nr_loads, memory_order_acquire))
+		clock_sleep_ns(20 * NSEC_PER_USEC);
 }
 
 static void log_read_error(struct swap_dev *sd, const char *what)
@@ -400,6 +408,7 @@ void swap_load(struct swap *s, struct swap_load *l)
 
 	l->swap = s;
 	l->start_ns = clock_now_ns();
+	atomic_fetch_add_explicit(&s->nr_loads, 1, memory_order_relaxed);
 	swap_get(s, l->entry, 1);
 
 	entry_lock(&s->table, l->entry);

@@ -326,8 +326,8 @@ static void test_folio_is_loadable_shared_and_freed_during_its_write(void **stat
 	assert_int_equal(test_load_matches(s, e[1], &k[1]), 0);
 	swap_put(s, e[0], 1);
 	swap_put(s, e[1], 1);
+	swap_check(s); /* waits for the references of the loads */
 	assert_int_equal(tdev_nr_present(t), 0);
-	swap_check(s);
 	swap_destroy(s);
 }
 
