@@ -203,19 +203,23 @@ static void remap_ordered(struct space *s, struct event *ev, int nr, int i)
 static void note_adopt(struct space *s, uint64_t start, uint64_t end)
 {
 	uint64_t now = clock_now_ns();
+	bool noted = false;
 
+	/* Every range that overlaps waits anew: none may look at these pages too early. */
 	for (unsigned int i = 0; i < s->nr_adopt; i++) {
 		struct adopt_range *a = &s->adopt[i];
 
-		if (start > a->end || end < a->start)
+		if (start >= a->end || end <= a->start)
 			continue;
 		a->start = MIN(a->start, start);
 		a->end = MAX(a->end, end);
 		a->since_ns = now;
-		return;
+		noted = true;
 	}
+	if (noted)
+		return;
 	if (s->nr_adopt == MAX_ADOPT) {
-		/* Full: widen the last one. Looking at too much is harmless. */
+		/* Full: widen the last one. Looking at too much, later, is harmless. */
 		struct adopt_range *a = &s->adopt[MAX_ADOPT - 1];
 
 		a->start = MIN(a->start, start);
@@ -252,6 +256,9 @@ void space_adopt(struct space *s)
 	uint64_t now = clock_now_ns();
 	uint64_t age = mm_mutants.no_filled_only ? 0 : NSEC_PER_SEC;
 
+	/* A madvise() that has not come to its end may still empty the range. */
+	if (age && s->ops->in_madvise && s->ops->in_madvise(s))
+		return;
 	us_mutex_lock(&s->lock);
 	for (unsigned int i = 0; i < s->nr_adopt;) {
 		struct adopt_range a = s->adopt[i];

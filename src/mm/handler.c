@@ -72,7 +72,12 @@ static void handler_thread(void *arg)
 
 int handlers_start(struct mm *mm)
 {
+	struct epoll_event wake = {.events = EPOLLIN, .data.ptr = NULL};
 	cpu_set_t set;
+
+	mm->wake_fd = eventfd(0, EFD_CLOEXEC);
+	if (mm->wake_fd < 0)
+		return -errno;
 
 	CPU_ZERO(&set);
 	if (sched_getaffinity(0, sizeof(set), &set) != 0)
@@ -86,7 +91,8 @@ int handlers_start(struct mm *mm)
 		h->mm = mm;
 		h->cpu = cpu;
 		h->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-		if (h->epoll_fd < 0)
+		if (h->epoll_fd < 0 ||
+		    epoll_ctl(h->epoll_fd, EPOLL_CTL_ADD, mm->wake_fd, &wake) != 0)
 			return -errno;
 		r = us_thread_start(&h->thread, "uswap-fault", cpu, handler_thread, h);
 		if (r)
@@ -98,11 +104,16 @@ int handlers_start(struct mm *mm)
 
 void handlers_stop(struct mm *mm)
 {
+	uint64_t one = 1;
+
+	/* Never read, so every handler sees it. */
+	(void)!write(mm->wake_fd, &one, sizeof(one));
 	for (int i = 0; i < mm->nr_handlers; i++) {
 		us_thread_join(&mm->handler[i].thread);
 		close(mm->handler[i].epoll_fd);
 	}
 	mm->nr_handlers = 0;
+	close(mm->wake_fd);
 }
 
 int handlers_add(struct mm *mm, struct space *s, int fd)

@@ -276,11 +276,13 @@ void mm_stop(struct mm *mm)
 	atomic_store(&mm->stop, true);
 	us_thread_join(&mm->evictor);
 	reclaim_stop(&mm->reclaim);
-	for (int i = 0; i < 200 && !list_empty(&mm->graveyard); i++) {
-		mm_tick(mm);
-		clock_sleep_ns(NSEC_PER_MSEC);
-	}
 	handlers_stop(mm);
+	/* No handler runs any more, so no grace is needed; loads in flight still hold spaces. */
+	for (int i = 0; i < 2000 && !list_empty(&mm->graveyard); i++) {
+		mm_tick(mm);
+		if (!list_empty(&mm->graveyard))
+			clock_sleep_ns(NSEC_PER_MSEC);
+	}
 	mem_release(mm->fill_bufs, NR_FILLS * MAX_FOLIO_BYTES);
 	mem_pool_deinit(&mm->space_pool);
 	mem_pool_deinit(&mm->remote_pool);

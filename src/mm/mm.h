@@ -86,6 +86,7 @@ struct mm {
 
 	struct handler handler[MAX_HANDLERS];
 	int nr_handlers;
+	int wake_fd; /* eventfd: handlers look whether to stop */
 	struct us_thread evictor; /* evict_all */
 	atomic_bool stop;
 

@@ -123,6 +123,13 @@ static int remote_pagemap(struct space *s, uint64_t va, uint64_t *entry, size_t 
 	return r->pagemap_fd < 0 ? -ENODEV : proc_pagemap(r->pagemap_fd, va, entry, nr);
 }
 
+static bool remote_in_madvise(struct space *s)
+{
+	pid_t pid = space_remote(s)->pid;
+
+	return pid && proc_in_madvise(pid) != 0;
+}
+
 /* Field 39 of /proc/PID/stat: the CPU the main thread ran on last. */
 static int remote_program_cpu(struct space *s)
 {
@@ -435,6 +442,7 @@ static const struct space_ops remote_ops = {
 	.cancel = remote_cancel,
 	.read_staged = remote_read_staged,
 	.drop_staged = remote_drop_staged,
+	.in_madvise = remote_in_madvise,
 	.program_cpu = remote_program_cpu,
 	.fork = remote_fork,
 	.forked = remote_forked,

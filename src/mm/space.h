@@ -94,6 +94,8 @@ struct space_ops {
 	/* Empties the first nr[mode] pages of each staging range and waits. 0 or -errno. */
 	int (*drop_staged)(struct space *s, const uint32_t nr[NR_AGENT_MODES]);
 
+	/* Is a thread of the program seen inside madvise(2)? May be NULL. Slow. */
+	bool (*in_madvise)(struct space *s);
 	/* The CPU on which a thread of the program ran last, or -1. May be NULL. */
 	int (*program_cpu)(struct space *s);
 
@@ -149,7 +151,6 @@ struct space {
 	uint8_t order; /* of new leaves (auto) */
 	struct adopt_range adopt[MAX_ADOPT];
 	unsigned int nr_adopt;
-	bool overflowed_adopt;
 
 	/* protected by reader_lock */
 	int fd;	     /* what handlers wait for; -1: nothing */

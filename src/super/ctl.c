@@ -129,10 +129,11 @@ static void ctl_thread(void *arg)
 	struct job *j = arg;
 
 	while (!atomic_load(&j->stop)) {
-		struct pollfd p = {.fd = j->ctl_listen, .events = POLLIN};
+		struct pollfd p[2] = {{.fd = j->ctl_listen, .events = POLLIN},
+				      {.fd = j->stop_fd, .events = POLLIN}};
 		int fd;
 
-		if (poll(&p, 1, 100) <= 0)
+		if (poll(p, 2, -1) <= 0 || !(p[0].revents & POLLIN))
 			continue;
 		fd = accept4(j->ctl_listen, NULL, NULL, SOCK_CLOEXEC);
 		if (fd < 0)

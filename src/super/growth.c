@@ -13,6 +13,7 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -31,6 +32,7 @@
 #define FASTEST_FILL (12ull << 30)
 #define SHORTEST_NS (500 * NSEC_PER_USEC)
 #define LONGEST_NS (20 * NSEC_PER_MSEC)
+#define ADOPT_NS (250 * NSEC_PER_MSEC)
 #define RESCAN_NS (200 * NSEC_PER_MSEC)
 /* How fast pages shared after a fork may become private between two looks, bytes per second. */
 #define UNSHARE_RATE (1ull << 30)
@@ -163,8 +165,34 @@ static void scan_all(struct job *j, bool force)
 		if (!s)
 			return;
 		(void)space_scan_ranges(s, force);
+		space_put(s);
+	}
+}
+
+/* Takes in what MADV_FREE left behind in each space. */
+static void adopt_all(struct job *j)
+{
+	uint64_t round = ++j->scan_round;
+
+	for (;;) {
+		struct space *s = NULL;
+
+		us_mutex_lock(&j->lock);
+		list_for_each(n, &j->procs) {
+			struct proc *p = list_entry(n, struct proc, node);
+
+			if (!p->space || p->scan_round == round || !p->space->nr_adopt)
+				continue;
+			p->scan_round = round;
+			s = p->space;
+			space_get(s);
+			break;
+		}
+		us_mutex_unlock(&j->lock);
+		if (!s)
+			return;
 		us_mutex_lock(&s->reader_lock);
-		if (s->nr_adopt && !atomic_load(&s->dead))
+		if (!atomic_load(&s->dead))
 			space_adopt(s);
 		us_mutex_unlock(&s->reader_lock);
 		space_put(s);
@@ -175,7 +203,9 @@ static void growth_thread(void *arg)
 {
 	struct sched_param sp = {.sched_priority = 1};
 	struct job *j = arg;
-	uint64_t last_full = 0;
+	struct pollfd stop = {.fd = j->stop_fd, .events = POLLIN};
+	struct timespec ts = {0};
+	uint64_t last_full = 0, last_adopt = 0;
 	bool was_short = false;
 
 	/* It runs for microseconds, and being late costs the budget. */
@@ -185,6 +215,10 @@ static void growth_thread(void *arg)
 		bool is_short = atomic_load(&j->mm.short_of_memory);
 		uint64_t now = clock_now_ns(), wait;
 
+		if (is_short && now - last_adopt > ADOPT_NS) {
+			last_adopt = now;
+			adopt_all(j);
+		}
 		if (is_short) {
 			bool full = !was_short || now - last_full > RESCAN_NS;
 
@@ -198,7 +232,9 @@ static void growth_thread(void *arg)
 		wait = free_bytes > 0 ? (uint64_t)free_bytes / (FASTEST_FILL / NSEC_PER_SEC) : 0;
 		if (is_short)
 			wait = NSEC_PER_MSEC;
-		clock_sleep_ns(CLAMP(wait, SHORTEST_NS, LONGEST_NS));
+		wait = CLAMP(wait, SHORTEST_NS, LONGEST_NS);
+		ts.tv_nsec = (long)wait;
+		(void)ppoll(&stop, 1, &ts, NULL);
 	}
 }
 

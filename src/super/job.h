@@ -101,6 +101,7 @@ struct job {
 	int ended_signal;
 	int failure;	    /* exit status if the command could not be started */
 	atomic_bool stop;
+	int stop_fd; /* eventfd: readable once stop is set */
 	struct us_thread growth, ctl;
 };
 

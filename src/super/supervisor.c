@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -94,10 +95,11 @@ static int setup_epoll(struct job *j)
 	sigset_t set;
 
 	sigfillset(&set);
+	j->stop_fd = eventfd(0, EFD_CLOEXEC);
 	j->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	j->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	j->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	if (j->signal_fd < 0 || j->timer_fd < 0 || j->epoll_fd < 0 ||
+	if (j->stop_fd < 0 || j->signal_fd < 0 || j->timer_fd < 0 || j->epoll_fd < 0 ||
 	    timerfd_settime(j->timer_fd, 0, &its, NULL) != 0)
 		return -errno;
 	ev.data.u64 = (uint32_t)j->signal_fd;
@@ -379,7 +381,10 @@ static void overcommit_hint(struct job *j)
 
 static void shut_down(struct job *j)
 {
+	uint64_t one = 1;
+
 	atomic_store(&j->stop, true);
+	(void)!write(j->stop_fd, &one, sizeof(one));
 	us_thread_join(&j->growth);
 	us_thread_join(&j->ctl);
 	retire_everything(j);
