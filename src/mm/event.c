@@ -190,7 +190,6 @@ static void remap_ordered(struct space *s, struct event *ev, int nr, int i)
 				remap_ordered(s, ev, nr, k);
 	}
 	apply_remap(s, e);
-	vmstat_add(VMSTAT_uffd_remap, 1);
 }
 
 /* ---- remove ---- */
@@ -278,6 +277,7 @@ void space_adopt(struct space *s)
 struct unmap {
 	const uint64_t (*arrived)[2]; /* destinations of remaps in this batch */
 	int nr_arrived;
+	bool child; /* of a fork that is being built: it has not changed its mappings since */
 	bool again; /* the gate closed meanwhile: read more before this can be decided */
 };
 
@@ -293,7 +293,7 @@ static void unmap_one(struct space *s, struct leaf *l, unsigned int idx, uint64_
 	if (arrived) {
 		int r = s->ops->registered(s, va);
 
-		if (r == -EAGAIN)
+		if (r == -EAGAIN && !u->child)
 			u->again = true;
 		if (r != 0 && r != -ESRCH)
 			return; /* it arrived after the unmap: keep */
@@ -329,59 +329,20 @@ static void fork_one(struct space *s, struct leaf *l, unsigned int idx, uint64_t
 }
 
 /*
- * Builds the child's space from the parent's table, before any other event of the batch is
- * applied: an unmap that happened after the fork must not cost the child its pages. What is too
- * much is taken out afterwards by fork_fix().
+ * Builds the child's space from the parent's table as it was before the batch. What of the batch
+ * belongs to it is applied by fork_settle(). The child is not visible to any other thread yet, so
+ * its lock is not needed.
  */
-static struct space *apply_fork(struct space *s, const struct event *e)
+static struct space *copy_for_child(struct space *s, const struct event *e)
 {
 	struct space *child = s->ops->fork(s, e->child_fd);
 
 	vmstat_add(VMSTAT_uffd_fork, 1);
 	if (!child)
 		return NULL;
-	/* The child is not visible to any other thread yet, so its lock is not needed. */
 	child->order = s->order;
 	for_each_word(s, 0, 1ull << 47, fork_one, child);
 	return child;
-}
-
-struct fix {
-	const struct event *remap; /* NULL: an unmap */
-};
-
-static void fix_one(struct space *c, struct leaf *l, unsigned int idx, uint64_t va, void *arg)
-{
-	struct fix *f = arg;
-	int r = c->ops->registered(c, va);
-
-	/* Still there in the child (or the child's own event is unread, so it was): keep. */
-	if (r == 1 || r == -EAGAIN)
-		return;
-	if (f->remap && r == 0) {
-		uint64_t to = va - f->remap->start + f->remap->to;
-		struct remap m = {.from = va, .to = to};
-
-		if (c->ops->registered(c, to) == 1) {
-			move_one(c, l, idx, va, &m);
-			return;
-		}
-	}
-	space_drop_word(c, l, idx);
-}
-
-/*
- * An unmap or remap of the parent whose event is in the same batch as the fork may have happened
- * before it, and then the child never had that range. The child's own mappings tell.
- */
-static void fork_fix(struct space *child, const struct event *ev, int nr)
-{
-	for (int i = 0; i < nr; i++) {
-		struct fix f = {.remap = ev[i].kind == EVENT_REMAP ? &ev[i] : NULL};
-
-		if (ev[i].kind == EVENT_UNMAP || ev[i].kind == EVENT_REMAP)
-			for_each_word(child, ev[i].start, ev[i].end, fix_one, &f);
-	}
 }
 
 /* ---- a batch of events ---- */
@@ -417,10 +378,10 @@ static int collect_arrivals(const struct event *ev, int nr, uint64_t (*arrived)[
  * the gate closed before an unmap could be decided: the caller reads more and calls again; what is
  * done is marked so.
  */
-static bool apply_ordered(struct space *s, struct event *ev, int nr)
+static bool apply_ordered(struct space *s, struct event *ev, int nr, bool child)
 {
 	static __thread uint64_t arrived[MAX_EVENTS][2];
-	struct unmap u = {.arrived = (const uint64_t(*)[2])arrived};
+	struct unmap u = {.arrived = (const uint64_t(*)[2])arrived, .child = child};
 
 	for (int i = 0; i < nr; i++) {
 		if (ev[i].done)
@@ -431,7 +392,6 @@ static bool apply_ordered(struct space *s, struct event *ev, int nr)
 			space_drop_range(s, ev[i].start, ev[i].end);
 			note_adopt(s, ev[i].start, ev[i].end);
 			ev[i].done = true;
-			vmstat_add(VMSTAT_uffd_remove, 1);
 		}
 	}
 	u.nr_arrived = collect_arrivals(ev, nr, arrived);
@@ -442,7 +402,6 @@ static bool apply_ordered(struct space *s, struct event *ev, int nr)
 		if (u.again)
 			return false;
 		ev[i].done = true;
-		vmstat_add(VMSTAT_uffd_unmap, 1);
 	}
 	return true;
 }
@@ -454,8 +413,11 @@ struct reading {
 	struct event fault[MAX_EVENTS];
 	int nr_faults;
 	struct space *child[MAX_FORKS];
+	int child_at[MAX_FORKS]; /* index of its fork event */
+	/* Of each child: events that the copied table did not have in it yet. */
+	uint64_t pending[MAX_FORKS][MAX_EVENTS / 64];
 	int nr_children;
-	int child_first_event[MAX_FORKS];
+	struct event sub[MAX_EVENTS]; /* those that one child needs */
 };
 
 static struct reading *reading_buffer(void)
@@ -518,23 +480,107 @@ static int drain(struct space *s, struct reading *rd)
 	}
 }
 
-static void apply_forks(struct space *s, struct reading *rd, int from)
+static bool is_pending(const struct reading *rd, int child, int i)
+{
+	return rd->pending[child][i / 64] >> (i % 64) & 1;
+}
+
+/* Copies the table for each fork event from index `from` on. lock held. */
+static void copy_for_children(struct space *s, struct reading *rd, int from)
 {
 	for (int i = from; i < rd->nr; i++) {
-		struct space *c;
+		int c = rd->nr_children;
+		struct space *child;
 
-		if (rd->ev[i].kind != EVENT_FORK)
+		if (rd->ev[i].kind != EVENT_FORK || c == MAX_FORKS)
 			continue;
 		rd->ev[i].done = true;
-		c = apply_fork(s, &rd->ev[i]);
-		if (!c)
+		child = copy_for_child(s, &rd->ev[i]);
+		if (!child)
 			continue;
-		if (rd->nr_children < MAX_FORKS) {
-			rd->child[rd->nr_children++] = c;
-		} else {
-			c->ops->forked(c, s);
-		}
+		rd->child[c] = child;
+		rd->child_at[c] = i;
+		for (int k = 0; k < MAX_EVENTS / 64; k++)
+			rd->pending[c][k] = 0;
+		for (int k = 0; k < rd->nr; k++)
+			if (!rd->ev[k].done && rd->ev[k].kind != EVENT_FORK)
+				rd->pending[c][k / 64] |= 1ull << (k % 64);
+		rd->nr_children++;
 	}
+}
+
+static void first_word(struct space *s, struct leaf *l, unsigned int idx, uint64_t va, void *arg)
+{
+	uint64_t *first = arg;
+
+	if (!*first)
+		*first = va;
+}
+
+/* What the child's own mappings say: did e happen before the fork (1), after it (-1), unknown? */
+static int fork_verdict(struct space *child, const struct event *e)
+{
+	uint64_t va = 0;
+	int r;
+
+	if (e->kind == EVENT_REMOVE)
+		return 0;
+	for_each_word(child, e->start, e->end, first_word, &va);
+	if (!va && e->kind == EVENT_UNMAP)
+		return 0;
+	r = child->ops->registered(child, va ? va : e->start);
+	return r == 1 ? -1 : r == 0 ? 1 : 0;
+}
+
+/*
+ * The order of reading is that of happening, but for operations that overlapped the fork: an unmap
+ * or remap posts its event after it let go of the mmap lock, and so does the fork. Each of them
+ * takes the range that it starts from out of the mappings, so the child's mappings, which are those
+ * of the moment of the fork, tell on which side an event next to the fork belongs. From the fork
+ * outwards, up to the first that agrees with the order of reading. Of a remove either side is
+ * right, since the call had not returned when the fork began.
+ */
+static void fork_settle(struct reading *rd, int c)
+{
+	struct space *child = rd->child[c];
+	int at = rd->child_at[c], last = at, n = 0;
+
+	for (int i = at - 1; i >= 0; i--) {
+		int v = is_pending(rd, c, i) ? fork_verdict(child, &rd->ev[i]) : 0;
+
+		if (v > 0)
+			break;
+		if (v < 0)
+			rd->pending[c][i / 64] &= ~(1ull << (i % 64));
+	}
+	for (int i = at + 1; i < rd->nr; i++) {
+		int v = is_pending(rd, c, i) ? fork_verdict(child, &rd->ev[i]) : 0;
+
+		if (v < 0)
+			break;
+		if (v > 0)
+			last = i;
+	}
+	for (int i = 0; i <= last; i++) {
+		if (rd->ev[i].kind == EVENT_FORK)
+			continue;
+		/* Those that the copied table has in it count as arrivals only. */
+		rd->sub[n] = rd->ev[i];
+		rd->sub[n++].done =
+			!is_pending(rd, c, i) || (i > at && rd->ev[i].kind == EVENT_REMOVE);
+	}
+	(void)apply_ordered(child, rd->sub, n, true);
+}
+
+static void count_events(const struct reading *rd)
+{
+	static const enum vmstat_item item[] = {[EVENT_UNMAP] = VMSTAT_uffd_unmap,
+						[EVENT_REMOVE] = VMSTAT_uffd_remove,
+						[EVENT_REMAP] = VMSTAT_uffd_remap};
+
+	for (int i = 0; i < rd->nr; i++)
+		if (rd->ev[i].kind != EVENT_FORK)
+			vmstat_add(item[rd->ev[i].kind], 1);
 }
 
 /* Applies the events that were read. reader_lock, hold and lock are held. */
@@ -544,18 +590,19 @@ static void apply_all(struct space *s, struct reading *rd)
 	bool decided;
 
 	do {
-		apply_forks(s, rd, forks_done);
+		copy_for_children(s, rd, forks_done);
 		forks_done = rd->nr;
 		decided = true;
 		if (mm_mutants.no_order)
 			apply_in_read_order(s, rd->ev, rd->nr);
 		else
-			decided = apply_ordered(s, rd->ev, rd->nr);
+			decided = apply_ordered(s, rd->ev, rd->nr, false);
 		if (!decided && (rd->nr + 32 > MAX_EVENTS || drain(s, rd) < 0))
 			break;
 	} while (!decided);
-	for (int i = 0; i < rd->nr_children; i++)
-		fork_fix(rd->child[i], rd->ev, rd->nr);
+	for (int c = 0; c < rd->nr_children; c++)
+		fork_settle(rd, c);
+	count_events(rd);
 }
 
 /* Faults on pages that are being moved can only be judged while no MOVE runs. */
