@@ -583,7 +583,9 @@ class Terminal:
     def __init__(self, test, argv, env=None):
         self.test = test
         self.master, slave = os.openpty()
-        environment = dict(os.environ, PS1='prompt> ', TERM='dumb', LC_ALL='C', **(env or {}))
+        self.tag = uuid.uuid4().hex
+        environment = dict(os.environ, PS1='prompt> ', TERM='dumb', LC_ALL='C',
+                           **{TAG: self.tag}, **(env or {}))
 
         def session():
             os.setsid()
@@ -625,8 +627,24 @@ class Terminal:
                                   f'{self.seen[self.mark:][-300:]!r}')
                 self.seen += data
 
+    def leave(self):
+        """Ends the shell; nothing that was started in it may be left."""
+        self.send('exit\n')
+        end = time.monotonic() + 5
+        while self.proc.poll() is None or tagged_processes(self.tag):
+            if time.monotonic() > end:
+                left = [f'{p.pid} {p.comm} {p.state}' for p in tagged_processes(self.tag)]
+                raise Failure(f'5 s after the shell was told to exit: {left}')
+            self.test.reap()
+            time.sleep(0.05)
+
     def close(self):
         self.test.log(f'terminal: {self.seen!r}')
+        for p in tagged_processes(self.tag):
+            try:
+                os.kill(p.pid, signal.SIGKILL)
+            except OSError:
+                pass
         try:
             os.close(self.master)
         except OSError:

@@ -48,6 +48,7 @@ struct area {
 	unsigned int nr_pages;
 	unsigned int generation;
 	unsigned int owner;
+	bool split; /* a part was mapped anew: natively too several mappings, which mremap refuses */
 	uint16_t version[MAX_PAGES];
 };
 
@@ -63,7 +64,7 @@ struct worker {
 /* Shared with the children; never in managed memory. */
 struct totals {
 	_Atomic uint64_t operations, checks, forks, spawns, children_died, child_checks;
-	_Atomic uint64_t zero, stale, other, dirty;
+	_Atomic uint64_t zero, stale, other, dirty, failed_calls;
 	_Atomic uint64_t max_visit_ns;
 	_Atomic uint64_t progress[MAX_WORKERS];
 	_Atomic uint64_t by_operation[128];
@@ -136,6 +137,29 @@ static void report_dirty(const struct worker *w, const char *where, const void *
 		return;
 }
 
+/*
+ * A call that works natively failed. What a failed mremap has done is unknown (newer kernels move
+ * a part), so the caller gives the area up and leaves its addresses alone for ever.
+ */
+static void report_failed_call(const struct worker *w, struct area *a, const char *call)
+{
+	char line[160];
+	int error = errno, n;
+
+	if (a->split && error == EFAULT) {
+		a->base = NULL;
+		return;
+	}
+	totals->failed_calls++;
+	if (stop_at_wrong)
+		totals->stop = 1;
+	n = snprintf(line, sizeof(line), "failed call: %s of worker %u, %u pages at %p: %s\n", call,
+		     w->id, a->nr_pages, (void *)a->base, strerror(error));
+	a->base = NULL;
+	if (totals->reported++ < 20 && write(STDERR_FILENO, line, n) < 0)
+		return;
+}
+
 static uint64_t tag_of(const struct worker *w, const struct area *a, unsigned int index)
 {
 	return page_tag(a->owner, a - w->area, a->generation, index, a->version[index]);
@@ -156,7 +180,6 @@ static bool check_page(struct worker *w, struct area *a, unsigned int index, con
 	if (page_matches(page, want))
 		return true;
 	verdict = page_judge(page, want);
-	/* Read again before it is called wrong: the report should show what is there. */
 	report_wrong(a, w, index, where, verdict, want);
 	return false;
 }
@@ -209,6 +232,7 @@ static void new_area(struct worker *w, struct area *a, char *base, unsigned int 
 	a->nr_pages = nr_pages;
 	a->generation = w->next_generation++;
 	a->owner = w->id;
+	a->split = false;
 }
 
 static void create(struct worker *w, struct area *a)
@@ -231,13 +255,16 @@ static char *claim_hole(size_t nr_pages)
 	return p == MAP_FAILED ? NULL : p;
 }
 
-static bool move_to(struct area *a, char *to)
+/* False: the area is gone, and so is `to`. */
+static bool move_to(struct worker *w, struct area *a, char *to)
 {
 	char *p = mremap(a->base, a->nr_pages * PAGE_BYTES, a->nr_pages * PAGE_BYTES,
 			 MREMAP_MAYMOVE | MREMAP_FIXED, to);
 
-	if (p == MAP_FAILED)
+	if (p == MAP_FAILED) {
+		report_failed_call(w, a, "mremap");
 		return false;
+	}
 	a->base = p;
 	return true;
 }
@@ -285,12 +312,16 @@ static void op_map_over(struct worker *w, struct area *a)
 	unsigned int from = 0, to = a->nr_pages;
 	char *p;
 
-	if (random_next(&w->rng) % 2)
+	if (random_next(&w->rng) % 2) {
 		random_range(w, a, &from, &to);
+		a->split = true;
+	}
 	p = mmap(a->base + from * PAGE_BYTES, (to - from) * PAGE_BYTES, PROT_READ | PROT_WRITE,
 		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-	if (p == MAP_FAILED)
+	if (p == MAP_FAILED) {
+		report_failed_call(w, a, "mmap with MAP_FIXED");
 		return;
+	}
 	check_zero_and_fill(w, a, from, to, "MAP_FIXED over an area");
 }
 
@@ -299,8 +330,10 @@ static void op_dontneed(struct worker *w, struct area *a)
 	unsigned int from, to;
 
 	random_range(w, a, &from, &to);
-	if (madvise(a->base + from * PAGE_BYTES, (to - from) * PAGE_BYTES, MADV_DONTNEED))
+	if (madvise(a->base + from * PAGE_BYTES, (to - from) * PAGE_BYTES, MADV_DONTNEED)) {
+		report_failed_call(w, a, "MADV_DONTNEED");
 		return;
+	}
 	check_zero_and_fill(w, a, from, to, "MADV_DONTNEED");
 }
 
@@ -310,8 +343,10 @@ static void op_free(struct worker *w, struct area *a)
 	unsigned int from, to;
 
 	random_range(w, a, &from, &to);
-	if (madvise(a->base + from * PAGE_BYTES, (to - from) * PAGE_BYTES, MADV_FREE))
+	if (madvise(a->base + from * PAGE_BYTES, (to - from) * PAGE_BYTES, MADV_FREE)) {
+		report_failed_call(w, a, "MADV_FREE");
 		return;
+	}
 	for (unsigned int i = from; i < to; i++) {
 		if (!page_is_zero(a->base + i * PAGE_BYTES))
 			check_page(w, a, i, "MADV_FREE");
@@ -324,8 +359,8 @@ static void op_move(struct worker *w, struct area *a)
 {
 	char *to = claim_hole(a->nr_pages);
 
-	if (to && !move_to(a, to))
-		munmap(to, a->nr_pages * PAGE_BYTES);
+	if (to)
+		move_to(w, a, to);
 }
 
 /* Two areas change places by way of a third address. */
@@ -344,22 +379,15 @@ static void op_swap(struct worker *w, struct area *a)
 	 * Between two moves an address is free for a moment; another thread may map there, and
 	 * mremap would wipe that out. Claim it first, and leave the areas where they are if not.
 	 */
-	if (!move_to(a, aside)) {
-		munmap(aside, a->nr_pages * PAGE_BYTES);
-		return;
-	}
-	if (mmap(home_a, a->nr_pages * PAGE_BYTES, PROT_NONE,
+	if (!move_to(w, a, aside) ||
+	    mmap(home_a, a->nr_pages * PAGE_BYTES, PROT_NONE,
 		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) != home_a)
 		return;
-	if (!move_to(b, home_a)) {
-		munmap(home_a, a->nr_pages * PAGE_BYTES);
-		return;
-	}
-	if (mmap(home_b, a->nr_pages * PAGE_BYTES, PROT_NONE,
+	if (!move_to(w, b, home_a) ||
+	    mmap(home_b, a->nr_pages * PAGE_BYTES, PROT_NONE,
 		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) != home_b)
 		return;
-	if (!move_to(a, home_b))
-		munmap(home_b, a->nr_pages * PAGE_BYTES);
+	move_to(w, a, home_b);
 }
 
 /*
@@ -371,8 +399,12 @@ static void op_move_over(struct worker *w, struct area *a)
 	struct area *b = other_area(w, a, false);
 	size_t rest;
 
-	if (!b || !move_to(a, b->base))
+	if (!b)
 		return;
+	if (!move_to(w, a, b->base)) {
+		b->base = NULL;
+		return;
+	}
 	rest = b->nr_pages - a->nr_pages;
 	if (rest)
 		munmap(b->base + a->nr_pages * PAGE_BYTES, rest * PAGE_BYTES);
@@ -393,8 +425,11 @@ static void op_shrink_over(struct worker *w, struct area *a)
 		return;
 	p = mremap(a->base, a->nr_pages * PAGE_BYTES, keep * PAGE_BYTES,
 		   MREMAP_MAYMOVE | MREMAP_FIXED, b->base);
-	if (p == MAP_FAILED)
+	if (p == MAP_FAILED) {
+		report_failed_call(w, a, "mremap, shrinking");
+		b->base = NULL;
 		return;
+	}
 	if (b->nr_pages > keep)
 		munmap(b->base + keep * PAGE_BYTES, (b->nr_pages - keep) * PAGE_BYTES);
 	b->base = NULL;
@@ -410,8 +445,10 @@ static void op_grow(struct worker *w, struct area *a)
 	if (grown > MAX_PAGES)
 		return;
 	p = mremap(a->base, old * PAGE_BYTES, grown * PAGE_BYTES, MREMAP_MAYMOVE);
-	if (p == MAP_FAILED)
+	if (p == MAP_FAILED) {
+		report_failed_call(w, a, "mremap, growing");
 		return;
+	}
 	a->base = p;
 	a->nr_pages = grown;
 	check_zero_and_fill(w, a, old, grown, "growth");
@@ -423,7 +460,9 @@ static void op_shrink(struct worker *w, struct area *a)
 
 	if (keep < MIN_PAGES)
 		return;
-	if (mremap(a->base, a->nr_pages * PAGE_BYTES, keep * PAGE_BYTES, 0) != MAP_FAILED)
+	if (mremap(a->base, a->nr_pages * PAGE_BYTES, keep * PAGE_BYTES, 0) == MAP_FAILED)
+		report_failed_call(w, a, "mremap, shrinking in place");
+	else
 		a->nr_pages = keep;
 }
 
@@ -434,8 +473,10 @@ static void op_move_and_keep(struct worker *w, struct area *a)
 	char *old = a->base;
 	char *p = mremap(old, bytes, bytes, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
 
-	if (p == MAP_FAILED)
+	if (p == MAP_FAILED) {
+		report_failed_call(w, a, "mremap with MREMAP_DONTUNMAP");
 		return;
+	}
 	a->base = p;
 	for (unsigned int i = 0; i < a->nr_pages; i++)
 		if (!page_is_zero(old + i * PAGE_BYTES))
@@ -451,12 +492,16 @@ static void op_protect(struct worker *w, struct area *a)
 
 	random_range(w, a, &from, &to);
 	p = a->base + from * PAGE_BYTES;
-	if (mprotect(p, (to - from) * PAGE_BYTES, random_next(&w->rng) % 2 ? PROT_READ : PROT_NONE))
+	if (mprotect(p, (to - from) * PAGE_BYTES, random_next(&w->rng) % 2 ? PROT_READ : PROT_NONE)) {
+		report_failed_call(w, a, "mprotect");
 		return;
+	}
 	if (random_next(&w->rng) % 4 == 0)
 		usleep(random_next(&w->rng) % 300);
-	if (mprotect(p, (to - from) * PAGE_BYTES, PROT_READ | PROT_WRITE))
-		abort(); /* undoing a split cannot run out of mappings */
+	if (mprotect(p, (to - from) * PAGE_BYTES, PROT_READ | PROT_WRITE)) {
+		report_failed_call(w, a, "mprotect back");
+		return;
+	}
 	for (unsigned int i = from; i < to; i++)
 		if (!check_page(w, a, i, "mprotect"))
 			write_page(w, a, i);
@@ -754,6 +799,20 @@ static void start_worker(unsigned int id, uint64_t seed)
 	pthread_attr_destroy(&attr);
 }
 
+/* A page that vanished can also show as a crash: say where, in which operation. */
+static void on_crash(int sig, siginfo_t *info, void *context)
+{
+	char line[200];
+	int n = snprintf(line, sizeof(line), "crash: signal %d at %p, workers in:", sig, info->si_addr);
+
+	for (unsigned int i = 0; i < nr_workers; i++)
+		n += snprintf(line + n, sizeof(line) - n, " %c", totals->doing[i]);
+	line[n++] = '\n';
+	if (write(STDERR_FILENO, line, n) < 0)
+		_exit(5);
+	_exit(4);
+}
+
 static int usage(void)
 {
 	fprintf(stderr, "usage: stress [-s SECONDS] [-t THREADS] [-S SEED] [-o OPERATIONS] [-u]\n"
@@ -765,6 +824,7 @@ static int usage(void)
 
 int main(int argc, char **argv)
 {
+	struct sigaction crash = { .sa_sigaction = on_crash, .sa_flags = SA_SIGINFO };
 	unsigned int seconds = 10;
 	pthread_rwlockattr_t attr;
 	uint64_t seed = 1;
@@ -804,6 +864,8 @@ int main(int argc, char **argv)
 		return usage();
 
 	totals = unmanaged_alloc(sizeof(*totals), true);
+	sigaction(SIGSEGV, &crash, NULL);
+	sigaction(SIGBUS, &crash, NULL);
 	/* Or a worker that forks would wait for ever while the others take turns. */
 	pthread_rwlockattr_init(&attr);
 	pthread_rwlockattr_setkind_np(&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
@@ -818,18 +880,19 @@ int main(int argc, char **argv)
 	all_ended = watch(seconds);
 
 	printf("stress: operations=%llu checks=%llu wrong=%llu zero=%llu stale=%llu other=%llu "
-	       "dirty=%llu forks=%llu child_checks=%llu children_died=%llu spawns=%llu "
+	       "dirty=%llu failed_calls=%llu forks=%llu child_checks=%llu children_died=%llu spawns=%llu "
 	       "max_visit_us=%llu stuck=%d\n",
 	       (unsigned long long)totals->operations,
 	       (unsigned long long)(totals->checks + totals->child_checks),
 	       (unsigned long long)wrong_pages(), (unsigned long long)totals->zero,
 	       (unsigned long long)totals->stale, (unsigned long long)totals->other,
-	       (unsigned long long)totals->dirty, (unsigned long long)totals->forks,
+	       (unsigned long long)totals->dirty, (unsigned long long)totals->failed_calls,
+	       (unsigned long long)totals->forks,
 	       (unsigned long long)totals->child_checks, (unsigned long long)totals->children_died,
 	       (unsigned long long)totals->spawns,
 	       (unsigned long long)(totals->max_visit_ns / 1000), !all_ended);
 	fflush(stdout);
 	if (!all_ended)
 		_exit(3);
-	return wrong_pages() || totals->children_died || !totals->checks;
+	return wrong_pages() || totals->children_died || totals->failed_calls || !totals->checks;
 }

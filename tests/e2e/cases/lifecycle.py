@@ -171,12 +171,10 @@ def memory_given_back(t):
 import mmap, sys
 for i in range(12):
     m = mmap.mmap(-1, 64 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    block = bytes(range(256)) * 4096
-    for at in range(0, len(m), len(block)):
-        m[at:at + len(block)] = block
-        m[at:at + 4] = at.to_bytes(4, "big")
-    for at in range(0, len(m), len(block)):
-        assert m[at:at + 4] == at.to_bytes(4, "big") and m[at + 4:at + 4096] == block[4:4096]
+    for at in range(0, len(m), 4096):
+        m[at:at + 2048] = (at + i).to_bytes(8, "big") * 256
+    for at in range(0, len(m), 4096):
+        assert m[at:at + 2048] == (at + i).to_bytes(8, "big") * 256
     m.close()
 print("done")
 '''

@@ -34,7 +34,7 @@ def stop_and_continue(t):
     term.expect(r'prompt> ')
     term.send('echo status=$?\n')
     term.expect(r'status=130\r\n')
-    term.send('exit\n')
+    term.leave()
 
 
 @case()
@@ -57,7 +57,7 @@ def stop_while_swapped(t):
     term.expect(r'pages=32768 wrong=0.*prompt> ')
     term.send('echo status=$?\n')
     term.expect(r'status=0\r\n')
-    term.send('exit\n')
+    term.leave()
 
 
 @case()
@@ -70,7 +70,7 @@ def interrupt(t):
     term.expect(r'cleaned up\r\n.*prompt> ')
     term.send('echo status=$?\n')
     term.expect(r'status=3\r\n')
-    term.send('exit\n')
+    term.leave()
 
 
 @case()
@@ -79,7 +79,7 @@ def in_a_pipeline(t):
     term = shell(t)
     term.send(f'echo abc | {t.uswap} run -- tr a-z A-Z | {t.uswap} run -- rev\n')
     term.expect(r'CBA\r\n')
-    term.send('exit\n')
+    term.leave()
 
 
 @case()
@@ -96,4 +96,4 @@ def in_the_background(t):
     term.expect(r'prompt> ')
     term.send('echo alive\n')
     term.expect(r'alive\r\n')
-    term.send('exit\n')
+    term.leave()
