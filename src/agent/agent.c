@@ -33,14 +33,17 @@ extern void *__dso_handle __attribute__((visibility("hidden")));
 void *__dso_handle = &__dso_handle;
 
 /*
+ * Neither follows a tracer of the program (strace -f): that would stop what the program's own
+ * faults wait for.
+ *
  * A parent that exits at once, so that the helper is adopted by the supervisor (the nearest
  * subreaper) and the program never has it as a child.
  */
 static void mid_main(void *unused)
 {
 	(void)unused;
-	agent_local.helper = (int32_t)raw_clone(CLONE_VM | SIGCHLD, helper_stack + HELPER_STACK,
-						helper_main, 0);
+	agent_local.helper = (int32_t)raw_clone(CLONE_VM | CLONE_UNTRACED | SIGCHLD,
+						helper_stack + HELPER_STACK, helper_main, 0);
 }
 
 /*
@@ -58,7 +61,7 @@ static long start_helper(uint32_t kind)
 	agent_local.program = (int32_t)RAW0(__NR_getpid);
 	agent_local.helper = 0;
 	agent_local.status = HELPER_STARTING;
-	mid = raw_clone(CLONE_VM | CLONE_VFORK, mid_stack + MID_STACK, mid_main, 0);
+	mid = raw_clone(CLONE_VM | CLONE_VFORK | CLONE_UNTRACED, mid_stack + MID_STACK, mid_main, 0);
 	if (mid > 0) {
 		agent_local.mid = (int32_t)mid;
 		while (RAW4(__NR_wait4, mid, &status, __WALL, 0) == -4 /* EINTR */)

@@ -45,7 +45,9 @@ struct scan {
 	bool force;
 	uint64_t prev_end;   /* end of the VMA before */
 	uint64_t prev_bytes; /* its size, if it was eligible by kind */
+	bool prev_managed;   /* it is registered */
 	bool open;	     /* the last candidate's high is not known yet */
+	bool tentative;	     /* the last candidate counts only if a managed VMA follows at once */
 	struct candidate found[MAX_CANDIDATES];
 	unsigned int nr;
 	bool more;
@@ -71,34 +73,54 @@ static bool eligible_kind(const struct proc_vma *v)
 	       strncmp(v->name, "[anon:", 6) == 0;
 }
 
+/*
+ * Is an unregistered VMA worth registering? 1 yes, 0 no, -1 only if a managed one follows it
+ * directly. A piece between managed memory is taken whatever its size (but for the heap's end):
+ * natively it would be one mapping with its neighbours, and mremap() must find it so.
+ */
+static int worth(const struct scan *sc, const struct proc_vma *v, bool adjacent)
+{
+	uint64_t bytes = v->end - v->start;
+	bool heap = strcmp(v->name, "[heap]") == 0;
+
+	if (adjacent && sc->prev_managed && !heap)
+		return 1;
+	if (bytes < MIN_RANGE)
+		return heap ? 0 : -1;
+	/* Growth of a managed range is taken in big steps: each one costs a VMA until it merges. */
+	if (!sc->force && adjacent && bytes < MIN(sc->prev_bytes / 8, MIB(4)))
+		return -1;
+	return 1;
+}
+
 static int consider(const struct proc_vma *v, void *arg)
 {
 	struct scan *sc = arg;
-	uint64_t bytes = v->end - v->start, before = sc->prev_end, neighbour;
+	bool adjacent = sc->prev_end == v->start && sc->prev_bytes;
+	bool eligible = eligible_kind(v) && !own_range(sc->s, v), managed;
+	uint64_t low = sc->prev_end;
+	int take;
 
+	managed = eligible && sc->s->ops->registered(sc->s, v->start) != 0;
 	if (sc->open)
 		sc->found[sc->nr - 1].high = v->start;
-	sc->open = false;
-	neighbour = before == v->start ? sc->prev_bytes : 0;
+	if (sc->tentative && !(managed && adjacent))
+		sc->nr--;
+	sc->open = sc->tentative = false;
+	take = eligible && !managed ? worth(sc, v, adjacent) : 0;
 	sc->prev_end = v->end;
-	sc->prev_bytes = 0;
-	if (!eligible_kind(v) || own_range(sc->s, v))
-		return 0;
-	sc->prev_bytes = bytes;
-	if (bytes < MIN_RANGE)
-		return 0;
-	/* Growth of a managed range is taken in big steps: each one costs a VMA until it merges. */
-	if (!sc->force && bytes < MIN(neighbour / 8, MIB(4)))
-		return 0;
-	if (sc->s->ops->registered(sc->s, v->start) != 0)
+	sc->prev_bytes = eligible ? v->end - v->start : 0;
+	sc->prev_managed = managed;
+	if (!take)
 		return 0;
 	if (sc->nr == MAX_CANDIDATES) {
 		sc->more = true;
 		return 1;
 	}
 	sc->found[sc->nr++] =
-		(struct candidate){.start = v->start, .end = v->end, .low = before, .high = v->end};
+		(struct candidate){.start = v->start, .end = v->end, .low = low, .high = v->end};
 	sc->open = true;
+	sc->tentative = take < 0;
 	return 0;
 }
 
@@ -211,6 +233,8 @@ int space_scan_ranges(struct space *s, bool force)
 	if (proc_field(r->pid, "status", "VmLck:", &locked) == 0 && locked)
 		return 0;
 	(void)proc_maps(r->pid, buf, sizeof(buf), consider, &sc);
+	if (sc.tentative)
+		sc.nr--;
 	for (unsigned int i = 0; i < sc.nr; i++) {
 		us_mutex_lock(&s->reader_lock);
 		if (!atomic_load(&s->dead) &&
