@@ -64,7 +64,8 @@ static inline uint64_t page_word(uint64_t tag, enum page_layout layout, size_t i
 	case PAGE_REGULAR:
 		return tag + (i & 7) * 0x0101010101010101ull;
 	default:
-		return i == 0 ? tag : mix64(tag + i);
+		/* Not mix64(tag + i): pages with near tags would be shifted copies of each other. */
+		return i == 0 ? tag : mix64(tag * 0x9fb21c651e98df25ull ^ i);
 	}
 }
 

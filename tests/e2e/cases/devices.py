@@ -45,7 +45,7 @@ def read_errors(t):
 @case()
 def read_error_of_one_slot(t):
     """One bad place: one folio is lost, everything else is there."""
-    run, right, lost = lossy(t, 'fault-slot=1')
+    run, right, lost = lossy(t, 'fault-slot=600')
     check(lost <= 512, f'{lost} pages lost for one slot')
     expect_lost(run, right, lost)
 

@@ -66,7 +66,7 @@ print("bad", bad, "hits" if hits else "no hits")
 @case()
 def raw_clone_children(t):
     """Children that no handler sees: served, and counted."""
-    run = t.under_uswap([t.program('stress'), '-s', '4', '-o', 'Fdy', '-t', '2'], ram=200 * MIB)
+    run = t.under_uswap([t.program('stress'), '-s', '4', '-o', 'Fdy', '-t', '1'], ram=32 * MIB)
     check(b' wrong=0 ' in run.stdout and b'children_died=0' in run.stdout, f'{run.stdout!r}')
     check(run.vmstat('fork_unhelped') > 0, 'fork_unhelped is 0')
 

@@ -86,10 +86,10 @@ def text_file(t, megabytes, seed=1):
 @case(timeout=180)
 def sort_with_a_large_buffer(t):
     """A buffer larger than the budget: sort is told that it has the memory."""
-    text = text_file(t, 160)
-    native, run = t.compare([need('sort'), '-S', '320M', '--parallel=2', '-T', t.dir, text],
-                            fraction=0.62, pages_out=15000)
-    check(run.job['ram'] < 320 * MIB, 'the budget is larger than the buffer')
+    text = text_file(t, 128)
+    native, run = t.compare([need('sort'), '-S', '256M', '--parallel=2', '-T', t.dir, text],
+                            fraction=0.66, pages_out=15000)
+    check(run.job['ram'] < 256 * MIB, 'the budget is larger than the buffer')
 
 
 class Redis:
@@ -154,7 +154,7 @@ class Redis:
         return None
 
 
-REDIS_KEYS = 150000
+REDIS_KEYS = 120000
 
 
 def redis_value(i):
@@ -323,19 +323,19 @@ def pipeline(t):
         need(program)
     t.write('produce.py', '''
 import sys
-rows = [f"{i * 2654435761 % 4294967296:08x},{i},{'x' * (i % 50)}" for i in range(300000)]
+rows = [f"{i * 2654435761 % 4294967296:08x},{i},{'x' * (i % 50)}" for i in range(500000)]
 for r in rows:
     print(r)
 ''')
     script = '''
-python3 produce.py | sort -S 120M --parallel=1 | xz -2 -T1 -c | xz -dc > sorted.csv &&
+python3 produce.py | sort -S 120M --parallel=1 | xz -3 -T1 -c | xz -dc > sorted.csv &&
 sha256sum < sorted.csv &&
 sqlite3 :memory: 'CREATE TABLE t(k, i, x);' '.mode csv' '.import sorted.csv t' \\
   'CREATE INDEX a ON t(i);' 'PRAGMA integrity_check;' 'SELECT count(*), min(k), max(k) FROM t;' \\
   'SELECT sum(length(x)) FROM t WHERE CAST(i AS INTEGER) % 3 = 0;'
 '''
-    native, run = t.compare(['sh', '-c', script], fraction=0.5, pages_out=8000)
-    check(b'ok\n' in run.stdout and b'300000,' in run.stdout, f'{run.stdout!r}')
+    native, run = t.compare(['sh', '-c', script], fraction=0.6, pages_out=8000)
+    check(b'ok\n' in run.stdout and b'500000,' in run.stdout, f'{run.stdout!r}')
 
 
 @case(timeout=150)
