@@ -218,6 +218,8 @@ static void finish_item(struct space *s, unsigned int i, unsigned int moved, swp
 	}
 	if (refs)
 		swap_get(s->mm->swap, out, refs);
+	if (refs && out != it->entry && out != it->kept)
+		vmstat_add(VMSTAT_swpout_shared, refs);
 	if (l && err)
 		learn_refusal(s, l, it, err);
 	if (it->kept) {

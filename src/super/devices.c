@@ -50,8 +50,11 @@ static int add(struct job *j, const struct swap_spec *sp)
 					 .keep = sp->keep,
 					 .no_io_uring = sp->no_io_uring,
 					 .no_direct = sp->no_direct};
+		bool existed = access(sp->path, F_OK) == 0;
 
 		d = dev_file_create(&fc, &err, why, sizeof(why));
+		if (d && sp->keep && !existed)
+			j->created[j->nr_created++] = sp->path;
 	}
 	d = stack_test_devices(d, sp, &err);
 	if (!d) {
@@ -93,6 +96,12 @@ static void warn_mixed(const struct run_config *cfg)
 					 cfg->swap[a].prio);
 				return;
 			}
+}
+
+void devices_forget(struct job *j)
+{
+	while (j->nr_created)
+		(void)unlink(j->created[--j->nr_created]);
 }
 
 int devices_create(struct job *j)

@@ -75,6 +75,8 @@ struct job {
 	struct swap *swap;
 	struct dev *zram[SUPER_MAX_SWAPS]; /* whose memory limit follows the budget */
 	unsigned int nr_zrams;
+	const char *created[SUPER_MAX_SWAPS]; /* kept files that this job made */
+	unsigned int nr_created;
 	char agent_path[4096];
 	char rundir[200], socket_path[100];
 	int agent_listen[2]; /* by path, and abstract */
@@ -156,6 +158,8 @@ void unmanaged_reason_pid(struct job *j, pid_t pid, char *reason, size_t len);
 
 /* devices.c: 0, or -errno after a message. */
 int devices_create(struct job *j);
+/* A start that failed: removes the files that were to be kept. */
+void devices_forget(struct job *j);
 
 /* stat.c: malloc'ed text, or NULL. */
 char *stat_json(struct job *j);

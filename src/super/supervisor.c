@@ -403,6 +403,7 @@ static int fail(struct job *j, int status)
 {
 	if (j->swap)
 		swap_destroy(j->swap);
+	devices_forget(j);
 	keeper_stop(j);
 	remove_rundir(j);
 	tell_front(j, FRONT_FAILED, status, 1);
