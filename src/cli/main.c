@@ -6,6 +6,13 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "super/super.h"
+
+#ifdef USWAP_TEST_HOOKS
+const bool super_test_hooks = true;
+#else
+const bool super_test_hooks = false;
+#endif
 
 static int verb_help(int argc, char **argv);
 static int verb_version(int argc, char **argv);

@@ -199,7 +199,7 @@ static void remap_ordered(struct space *s, struct event *ev, int nr, int i)
  * Which of the two it was the event does not say. So the range is looked at again a second later,
  * and what is present then is taken for ours (space_adopt()).
  */
-static void note_adopt(struct space *s, uint64_t start, uint64_t end)
+void space_adopt_later(struct space *s, uint64_t start, uint64_t end)
 {
 	uint64_t now = clock_now_ns();
 	bool noted = false;
@@ -229,25 +229,41 @@ static void note_adopt(struct space *s, uint64_t start, uint64_t end)
 	s->adopt[s->nr_adopt++] = (struct adopt_range){start, end, now};
 }
 
+/* Ranges larger than this are looked at only where something of them is known already. */
+#define ADOPT_DENSE_BYTES GIB(16)
+
+static void adopt_leaf(struct space *s, uint64_t base, uint64_t start, uint64_t end)
+{
+	struct leaf *l = table_leaf(&s->table, base, false, 0);
+	uint64_t pm[LEAF_PAGES];
+
+	if (s->ops->pagemap(s, base, pm, LEAF_PAGES) != 0)
+		return;
+	for (unsigned int i = 0; i < LEAF_PAGES; i++) {
+		uint64_t a = base + ((uint64_t)i << PAGE_SHIFT);
+
+		if (a < start || a >= end || !(pm[i] & PAGEMAP_PRESENT) ||
+		    (l && pw_state(l->w[i]) != PW_NONE) || s->ops->registered(s, a) != 1)
+			continue;
+		if (!l)
+			l = table_leaf(&s->table, base, true, s->order);
+		if (!l)
+			return;
+		table_set(&s->table, l, i, pw_make(PW_RESIDENT, 0, 0, mm_gen(s->mm)));
+	}
+}
+
 static void adopt_one(struct space *s, uint64_t start, uint64_t end)
 {
-	uint64_t pm[LEAF_PAGES];
 	uint64_t va = start;
-	struct leaf *l;
 
-	/* Only where a leaf stands: elsewhere nothing was ever ours. */
-	for (; (l = table_next_leaf(&s->table, &va, end)); va += LEAF_BYTES) {
-		if (s->ops->pagemap(s, va, pm, LEAF_PAGES) != 0)
-			return;
-		for (unsigned int i = 0; i < LEAF_PAGES; i++) {
-			uint64_t a = va + ((uint64_t)i << PAGE_SHIFT);
-
-			if (a < start || a >= end || pw_state(l->w[i]) != PW_NONE ||
-			    !(pm[i] & PAGEMAP_PRESENT) || s->ops->registered(s, a) != 1)
-				continue;
-			table_set(&s->table, l, i, pw_make(PW_RESIDENT, 0, 0, mm_gen(s->mm)));
-		}
+	if (end - start <= ADOPT_DENSE_BYTES) {
+		for (va = leaf_base(start); va < end; va += LEAF_BYTES)
+			adopt_leaf(s, va, start, end);
+		return;
 	}
+	for (; table_next_leaf(&s->table, &va, end); va += LEAF_BYTES)
+		adopt_leaf(s, va, start, end);
 }
 
 void space_adopt(struct space *s)
@@ -390,7 +406,7 @@ static bool apply_ordered(struct space *s, struct event *ev, int nr, bool child)
 			remap_ordered(s, ev, nr, i);
 		} else if (ev[i].kind == EVENT_REMOVE) {
 			space_drop_range(s, ev[i].start, ev[i].end);
-			note_adopt(s, ev[i].start, ev[i].end);
+			space_adopt_later(s, ev[i].start, ev[i].end);
 			ev[i].done = true;
 		}
 	}

@@ -108,11 +108,11 @@ static bool pick_leaf(struct space *s, struct leaf *l, uint64_t base, unsigned i
 {
 	unsigned int max = s->mm->cfg.order < 0 ? l->order : (unsigned int)s->mm->cfg.order;
 
+	vmstat_add(VMSTAT_pgscan_kswapd, l->nr_resident);
 	while (idx < LEAF_PAGES) {
 		uint64_t va = base + ((uint64_t)idx << PAGE_SHIFT);
 		unsigned int order;
 
-		vmstat_add(VMSTAT_pgscan_kswapd, 1);
 		if (!eligible(s, l->w[idx], p->min_age)) {
 			idx++;
 			continue;

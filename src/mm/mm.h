@@ -156,6 +156,8 @@ enum fault_result { FAULT_DONE, FAULT_AGAIN, FAULT_NEED_HOLD };
 enum fault_result fault_try(struct space *s, uint64_t va, bool write, uint64_t since_ns, bool held);
 /* Puts a fault aside, to be tried again by space_retry(). lock held. */
 void fault_defer(struct space *s, uint64_t va, bool write, uint64_t since_ns);
+/* Looks a second later what of the range is present but not ours yet. lock held. */
+void space_adopt_later(struct space *s, uint64_t start, uint64_t end);
 /* Adopts pages that MADV_FREE left (rule 4). reader_lock held, hold off. */
 void space_adopt(struct space *s);
 

@@ -18,7 +18,8 @@
  *      an event first, and that event is applied after the scan, since it takes reader_lock.
  *
  * If a check fails the range is left as it is, registered perhaps, but without state: a missing
- * page of it is then zero-filled, which is right, because nothing of it was ever evicted. It is
+ * page of it is then zero-filled, which is right, because nothing of it was ever evicted. What is
+ * present in it is taken in later, in the way of what MADV_FREE leaves (space_adopt()). It is
  * never unregistered: between the two the program may have come to depend on it.
  */
 #include "mm/mm.h"
@@ -153,26 +154,30 @@ static int scan_present(struct space *s, uint64_t start, uint64_t end)
 	return 0;
 }
 
-/* What step 3 finds inside the range that was registered, and just beside it. */
+/* What step 3 finds inside the ranges that were registered, and just beside them. */
 struct recheck {
 	struct space *s;
-	uint64_t low, high;
+	const struct candidate *range;
+	unsigned int nr, at; /* at: the first range that may still hold a VMA */
 	int scanned, err;
-	uint64_t torn_start, torn_end; /* the unregistered half of a VMA that was split */
+	struct candidate torn[MAX_CANDIDATES]; /* unregistered halves of VMAs that were split */
+	unsigned int nr_torn;
 };
 
 static int recheck_vma(const struct proc_vma *v, void *arg)
 {
 	struct recheck *rc = arg;
 	struct space *s = rc->s;
+	const struct candidate *c;
 
-	if (v->end < rc->low)
-		return 0;
-	if (v->start > rc->high)
+	while (rc->at < rc->nr && rc->range[rc->at].high < v->start)
+		rc->at++;
+	if (rc->at == rc->nr)
 		return 1;
-	if (!eligible_kind(v) || own_range(s, v))
+	c = &rc->range[rc->at];
+	if (v->end < c->low || !eligible_kind(v) || own_range(s, v))
 		return 0;
-	if (v->start >= rc->low && v->end <= rc->high) {
+	if (v->start >= c->low && v->end <= c->high) {
 		if (s->ops->registered(s, v->start) != 1 ||
 		    s->ops->registered(s, v->end - PAGE_SIZE) != 1)
 			return 0;
@@ -183,64 +188,70 @@ static int recheck_vma(const struct proc_vma *v, void *arg)
 		return rc->err;
 	}
 	/* It touches the range's edge from outside: was it one with what is inside? */
-	if ((v->end == rc->low || v->start == rc->high) && s->ops->registered(s, v->start) == 0) {
-		rc->torn_start = v->start;
-		rc->torn_end = v->end;
-	}
+	if ((v->end == c->low || v->start == c->high) && rc->nr_torn < MAX_CANDIDATES &&
+	    s->ops->registered(s, v->start) == 0)
+		rc->torn[rc->nr_torn++] = (struct candidate){v->start, v->end, v->start, v->end};
 	return 0;
 }
 
-/* reader_lock held. 0, or -errno if the range was left without state. */
-static int register_range(struct space *s, uint64_t low, uint64_t high, char *buf, size_t len)
+/* Registers each range; those refused (EBUSY: the program's own userfaultfd) are taken out. */
+static unsigned int register_all(struct space *s, struct candidate *c, unsigned int nr)
 {
 	struct remote *r = space_remote(s);
-	struct recheck rc = {.s = s, .low = low, .high = high};
-	int err;
+	unsigned int kept = 0;
 
-	if (s->ops->gate_open(s) != 1)
-		return -EAGAIN;
-	err = uffd_register(r->uffd, low, high - low, UFFDIO_REGISTER_MODE_MISSING);
-	if (err)
-		return err; /* EBUSY: the program's own userfaultfd; leave it alone */
+	for (unsigned int i = 0; i < nr; i++)
+		if (uffd_register(r->uffd, c[i].low, c[i].high - c[i].low,
+				  UFFDIO_REGISTER_MODE_MISSING) == 0)
+			c[kept++] = c[i];
+	vmstat_add(VMSTAT_uffd_register, kept);
+	return kept;
+}
+
+/* Steps 1 to 4 for all ranges at once. reader_lock held. Returns VMAs that got state. */
+static int register_ranges(struct space *s, struct candidate *c, unsigned int nr, char *buf,
+			   size_t len)
+{
+	pid_t pid = space_remote(s)->pid;
+	struct recheck rc = {.s = s, .range = c}, mend = {.s = s, .range = rc.torn};
+
+	rc.nr = register_all(s, c, nr);
 	if (!mm_mutants.no_verify_register && s->ops->gate_open(s) != 1) {
-		vmstat_add(VMSTAT_uffd_register_undone, 1);
-		return -ESTALE;
+		vmstat_add(VMSTAT_uffd_register_undone, rc.nr);
+		us_mutex_lock(&s->lock);
+		for (unsigned int i = 0; i < rc.nr; i++)
+			space_adopt_later(s, c[i].start, c[i].end);
+		us_mutex_unlock(&s->lock);
+		return 0;
 	}
-	(void)proc_maps(r->pid, buf, len, recheck_vma, &rc);
-	if (rc.torn_end) {
-		low = rc.torn_start;
-		high = rc.torn_end;
-		rc = (struct recheck){.s = s, .low = low, .high = high};
-		if (uffd_register(r->uffd, low, high - low, UFFDIO_REGISTER_MODE_MISSING) == 0)
-			(void)proc_maps(r->pid, buf, len, recheck_vma, &rc);
+	(void)proc_maps(pid, buf, len, recheck_vma, &rc);
+	if (rc.nr_torn) {
+		mend.nr = register_all(s, rc.torn, rc.nr_torn);
+		(void)proc_maps(pid, buf, len, recheck_vma, &mend);
 	}
-	vmstat_add(VMSTAT_uffd_register, 1);
-	return rc.err;
+	return rc.scanned + mend.scanned;
 }
 
 int space_scan_ranges(struct space *s, bool force)
 {
 	static __thread char buf[16384];
-	struct scan sc = {.s = s, .force = force};
+	static __thread struct scan sc;
 	struct remote *r = space_remote(s);
 	int done = 0;
-	uint64_t locked;
 
 	/* Without a helper nothing could be evicted, so nothing needs to be known. */
 	if (!r->pid || !s->ops->can_move(s))
 		return 0;
-	/* Locked memory must never reach a device, and with mlockall() staging is locked as well. */
-	if (proc_field(r->pid, "status", "VmLck:", &locked) == 0 && locked)
-		return 0;
-	(void)proc_maps(r->pid, buf, sizeof(buf), consider, &sc);
-	if (sc.tentative)
-		sc.nr--;
-	for (unsigned int i = 0; i < sc.nr; i++) {
-		us_mutex_lock(&s->reader_lock);
-		if (!atomic_load(&s->dead) &&
-		    register_range(s, sc.found[i].low, sc.found[i].high, buf, sizeof(buf)) == 0)
-			done++;
-		us_mutex_unlock(&s->reader_lock);
+	sc = (struct scan){.s = s, .force = force};
+	us_mutex_lock(&s->reader_lock);
+	if (!atomic_load(&s->dead) && s->ops->gate_open(s) == 1) {
+		/* As late as can be: what grows between the look and the register gets split. */
+		(void)proc_maps(r->pid, buf, sizeof(buf), consider, &sc);
+		if (sc.tentative)
+			sc.nr--;
+		if (sc.nr)
+			done = register_ranges(s, sc.found, sc.nr, buf, sizeof(buf));
 	}
+	us_mutex_unlock(&s->reader_lock);
 	return sc.more ? done + 1 : done;
 }

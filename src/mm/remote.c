@@ -173,9 +173,26 @@ static bool helper_alive(struct remote *r)
 	return false;
 }
 
+/*
+ * Locked memory must never reach a device. MOVE refuses it as long as staging is not locked too,
+ * which only mlockall() does; then nothing of the process may be moved at all. Looked at before
+ * each batch: what is locked later is read back in by the lock itself.
+ */
+static bool staging_locked(struct remote *r)
+{
+	uint64_t kib;
+
+	if (proc_field(r->pid, "status", "VmLck:", &kib) != 0 ||
+	    kib < STAGING_PAGES * (PAGE_SIZE >> 10))
+		return false;
+	return proc_vma_locked(r->pid, r->staging[AGENT_MODE_RW]) != 0;
+}
+
 static bool remote_can_move(struct space *s)
 {
-	return helper_alive(space_remote(s));
+	struct remote *r = space_remote(s);
+
+	return helper_alive(r) && !staging_locked(r);
 }
 
 static void remote_hold(struct space *s, bool on)

@@ -214,6 +214,7 @@ static int on_hello(struct job *j, struct conn *c, int pidfd)
 		log_warn("pid %d asked to be managed but is not of this job", c->pid);
 		return -EPERM;
 	}
+	proc_forget(j, c->helper);
 	c->ctl_fd = remote_ctl_create();
 	if (c->ctl_fd < 0)
 		return c->ctl_fd;

@@ -130,6 +130,8 @@ void keeper_remove(struct job *j, struct proc *p);
 /* procs.c; job->lock held where it says so */
 struct proc *proc_find(struct job *j, pid_t pid);	  /* lock held */
 struct proc *proc_add(struct job *j, pid_t pid, pid_t ppid); /* lock held; NULL: gone */
+/* It is a helper, not a process of the job. No lock held. */
+void proc_forget(struct job *j, pid_t pid);
 /* The process ended: its space goes, its figures stay. Main loop only, no lock held. */
 void proc_ended(struct job *j, pid_t pid);
 /* Its program was replaced: the space of the old memory goes. Main loop only, no lock held. */
@@ -155,6 +157,9 @@ bool job_out_of_memory(void *job);
 /* Why the program at path cannot be managed: 1 and the reason, else 0. */
 int unmanaged_reason_file(const char *path, char *reason, size_t len);
 void unmanaged_reason_pid(struct job *j, pid_t pid, char *reason, size_t len);
+
+/* hooks.c: reads USWAP_TEST where super_test_hooks is set. */
+void hooks_read(void);
 
 /* devices.c: 0, or -errno after a message. */
 int devices_create(struct job *j);

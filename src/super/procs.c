@@ -117,6 +117,32 @@ void proc_retire_space(struct job *j, struct proc *p)
 	space_put(s);
 }
 
+/* Takes p out of the table and frees what it holds, but for p itself. lock held. */
+static void proc_unlink(struct job *j, struct proc *p)
+{
+	list_del(&p->node);
+	j->nr_procs--;
+	keeper_remove(j, p);
+	(void)epoll_ctl(j->epoll_fd, EPOLL_CTL_DEL, p->pidfd, NULL);
+	close(p->pidfd);
+	if (p->statm_fd >= 0)
+		close(p->statm_fd);
+	p->pidfd = p->statm_fd = -1;
+}
+
+void proc_forget(struct job *j, pid_t pid)
+{
+	struct proc *p;
+
+	us_mutex_lock(&j->lock);
+	p = proc_find(j, pid);
+	if (p && !p->space) {
+		proc_unlink(j, p);
+		mem_pool_free(&j->proc_pool, p);
+	}
+	us_mutex_unlock(&j->lock);
+}
+
 /* Keeps the figures of the largest processes that have ended, for the report. */
 static void keep_ended(struct job *j, struct proc *p)
 {
@@ -148,16 +174,13 @@ void proc_ended(struct job *j, pid_t pid)
 		return;
 	proc_retire_space(j, p);
 	us_mutex_lock(&j->lock);
-	list_del(&p->node);
-	j->nr_procs--;
 	j->oom_pending = false;
-	keeper_remove(j, p);
-	(void)epoll_ctl(j->epoll_fd, EPOLL_CTL_DEL, p->pidfd, NULL);
-	close(p->pidfd);
-	if (p->statm_fd >= 0)
-		close(p->statm_fd);
-	p->pidfd = p->statm_fd = -1;
-	keep_ended(j, p);
+	proc_unlink(j, p);
+	/* One that was gone before it was known for anything may have been a helper's parent. */
+	if (p->managed || p->named)
+		keep_ended(j, p);
+	else
+		mem_pool_free(&j->proc_pool, p);
 	us_mutex_unlock(&j->lock);
 }
 
@@ -280,6 +303,22 @@ static void check_known(struct job *j, struct proc *p, struct proc *parent)
 		name_unmanaged(j, p);
 }
 
+/*
+ * A child of the supervisor itself that was not there at the last scan may be a helper that has
+ * not said its name yet. An orphan of the job is known already, or can wait for the next scan.
+ */
+static bool seen_before(pid_t kid)
+{
+	static pid_t last[64];
+	static unsigned int next;
+
+	for (unsigned int i = 0; i < ARRAY_SIZE(last); i++)
+		if (last[i] == kid)
+			return true;
+	last[next++ % ARRAY_SIZE(last)] = kid;
+	return false;
+}
+
 static void scan_below(struct job *j, pid_t pid, struct proc *parent, int depth)
 {
 	static pid_t kids[SCAN_DEPTH][512];
@@ -296,12 +335,15 @@ static void scan_below(struct job *j, pid_t pid, struct proc *parent, int depth)
 
 		if (kid == j->keeper || hello_is_helper(kid))
 			continue;
-		if (proc_stat(kid, &ppid, &state, comm) != 0 || state == 'Z' ||
-		    strcmp(comm, "uswap-helper") == 0)
+		if (proc_stat(kid, &ppid, &state, comm) != 0 || state == 'Z')
 			continue;
+		if (strcmp(comm, "uswap-helper") == 0) {
+			proc_forget(j, kid);
+			continue;
+		}
 		us_mutex_lock(&j->lock);
 		p = proc_find(j, kid);
-		if (!p) {
+		if (!p && (depth || seen_before(kid))) {
 			p = proc_add(j, kid, pid);
 			if (p && parent)
 				p->shares_memory = proc_same_memory(kid, pid) == 1;

@@ -292,7 +292,8 @@ char *stat_ps(struct job *j)
 char *stat_job_line(struct job *j)
 {
 	uint64_t resident = 0, swapped = 0;
-	char *out = NULL;
+	char *out = NULL, command[256] = "";
+	size_t at = 0;
 
 	us_mutex_lock(&j->lock);
 	list_for_each(n, &j->procs) {
@@ -302,10 +303,17 @@ char *stat_job_line(struct job *j)
 		swapped += p->space ? p->space->table.nr_swapped : 0;
 	}
 	us_mutex_unlock(&j->lock);
+	for (char *const *a = j->cfg->argv; *a; a++) {
+		int n = snprintf(command + at, sizeof(command) - at, "%s%s", at ? " " : "", *a);
+
+		if (n < 0 || (size_t)n >= sizeof(command) - at)
+			break;
+		at += (size_t)n;
+	}
 	if (asprintf(&out, "%s\t%llu\t%llu\t%llu\t%u\t%s\n", j->id,
 		     (unsigned long long)atomic_load(&j->mm.limit),
 		     (unsigned long long)resident << PAGE_SHIFT,
-		     (unsigned long long)swapped << PAGE_SHIFT, j->nr_procs, j->cfg->argv[0]) < 0)
+		     (unsigned long long)swapped << PAGE_SHIFT, j->nr_procs, command) < 0)
 		return NULL;
 	return out;
 }

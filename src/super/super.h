@@ -45,6 +45,9 @@ struct run_config {
 	bool evict_all; /* evict everything as fast as possible, whatever the budget */
 };
 
+/* May USWAP_TEST leave rules out? False in the product, true in the test build's main(). */
+extern const bool super_test_hooks;
+
 /* Exit status as env(1). Errors have been printed. */
 int super_run(const struct run_config *cfg);
 

@@ -461,6 +461,7 @@ int supervisor_main(const struct run_config *cfg, int front_fd, pid_t front)
 	j->front = front;
 	j->started_ns = clock_now_ns();
 	snprintf(j->id, sizeof(j->id), "%d", (int)front);
+	hooks_read();
 	(void)setpgid(0, 0);
 	(void)prctl(PR_SET_NAME, "uswap-super");
 	(void)prctl(PR_SET_CHILD_SUBREAPER, 1);

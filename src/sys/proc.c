@@ -175,6 +175,33 @@ int proc_field(pid_t pid, const char *name, const char *key, uint64_t *value)
 	return 0;
 }
 
+int proc_vma_locked(pid_t pid, uint64_t va)
+{
+	char line[512], path[64];
+	bool inside = false;
+	int r = -ENOENT;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/smaps", pid);
+	f = fopen(path, "re");
+	if (!f)
+		return errno == ENOENT ? -ESRCH : -errno;
+	while (fgets(line, sizeof(line), f)) {
+		const char *s = line;
+
+		if (line[0] < 'A' || line[0] > 'Z') {
+			uint64_t start = parse_hex(&s), end = *s == '-' ? (s++, parse_hex(&s)) : 0;
+
+			inside = va >= start && va < end;
+		} else if (inside && strncmp(line, "VmFlags:", 8) == 0) {
+			r = strstr(line, " lo") != NULL;
+			break;
+		}
+	}
+	fclose(f);
+	return r;
+}
+
 int proc_stat(pid_t pid, pid_t *ppid, char *state, char comm[16])
 {
 	char path[64], buf[1024], *open_par, *close_par;

@@ -38,6 +38,8 @@ int proc_find_vma(pid_t pid, uint64_t va, char *buf, size_t len, struct proc_vma
 int proc_open(pid_t pid, const char *name);
 /* A number of kB from a "Key:   N kB" line of /proc/PID/NAME; 0 with -ENOENT if it is missing. */
 int proc_field(pid_t pid, const char *name, const char *key, uint64_t *value);
+/* Is the mapping that holds va locked (VmFlags "lo")? 1, 0 or -errno. Walks smaps: slow. */
+int proc_vma_locked(pid_t pid, uint64_t va);
 /* Parent and state of a process ('Z': zombie), and its name. */
 int proc_stat(pid_t pid, pid_t *ppid, char *state, char comm[16]);
 /*

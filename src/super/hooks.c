@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Leaving rules out, in the binary that is built for tests only: USWAP_TEST names them. See
+ * docs/fault-states.md for the rules and tests/e2e/cases/rules.py for what each one's lack does.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "super/job.h"
+
+static const struct {
+	const char *name;
+	bool *flag;
+} hooks[] = {
+	{"no-gate", &mm_mutants.no_gate},
+	{"no-permit", &mm_mutants.no_permit},
+	{"no-order", &mm_mutants.no_order},
+	{"no-filled-only", &mm_mutants.no_filled_only},
+	{"no-verify-register", &mm_mutants.no_verify_register},
+	{"no-populate", &mm_mutants.no_populate},
+};
+
+void hooks_read(void)
+{
+	const char *s = getenv("USWAP_TEST");
+
+	if (!super_test_hooks || !s)
+		return;
+	while (*s) {
+		size_t n = strcspn(s, ",");
+
+		for (unsigned int i = 0; i < ARRAY_SIZE(hooks); i++)
+			if (strlen(hooks[i].name) == n && !strncmp(hooks[i].name, s, n))
+				*hooks[i].flag = true;
+		s += n;
+		if (*s)
+			s++;
+	}
+}
