@@ -9,6 +9,7 @@
  *   hello.c      handshakes with helpers   procs.c    the table of processes
  *   growth.c     measures the budget       unmanaged.c why a program is not managed
  *   devices.c    makes the swap devices    stat.c, ctl.c  exports
+ *   refused.c    memory the kernel refused
  *
  * Threads: the main loop owns the life of processes; growth, kswapd (out_of_memory) and control
  * look them up under job->lock.
@@ -147,6 +148,14 @@ void hello_accept(struct job *j, int listen_fd);
 void hello_readable(struct job *j, int fd);
 bool hello_is_conn(int fd);
 bool hello_is_helper(pid_t pid);
+
+/*
+ * refused.c: says so when the kernel refuses a process of the job memory. Main loop only; watch
+ * before the command starts, look whenever something happened and before processes are forgotten.
+ */
+void refused_watch(struct job *j);
+void refused_look(struct job *j);
+int refused_fd(void); /* in the epoll set; -1: none */
 
 /* growth.c */
 int growth_start(struct job *j);

@@ -269,7 +269,7 @@ static void on_event(struct job *j, uint64_t data)
 		front_gone(j);
 	} else if (fd == j->agent_listen[0] || fd == j->agent_listen[1]) {
 		hello_accept(j, fd);
-	} else {
+	} else if (fd != refused_fd()) {
 		hello_readable(j, fd);
 	}
 }
@@ -319,6 +319,7 @@ static void main_loop(struct job *j)
 	for (;;) {
 		int n = epoll_wait(j->epoll_fd, ev, 32, -1);
 
+		refused_look(j);
 		for (int i = 0; i < n; i++)
 			on_event(j, ev[i].data.u64);
 		progress(j);
@@ -356,29 +357,6 @@ static void retire_everything(struct job *j)
 	}
 }
 
-static void overcommit_hint(struct job *j)
-{
-	FILE *f;
-	int mode = -1;
-
-	/*
-	 * A single request larger than all RAM and swap fails under mode 0 before it reaches us,
-	 * so a command that failed without ever filling its budget may have met that.
-	 */
-	if (!j->command_ended || !WIFSIGNALED(j->command_status) ||
-	    atomic_load(&j->mm.peak) > atomic_load(&j->mm.limit) / 2)
-		return;
-	f = fopen("/proc/sys/vm/overcommit_memory", "re");
-	if (!f)
-		return;
-	if (fscanf(f, "%d", &mode) == 1 && mode != 1 && WTERMSIG(j->command_status) == SIGABRT)
-		log_note("vm.overcommit_memory is %d: if the command asked for more memory than the "
-			 "machine has in one piece, it was refused; sysctl vm.overcommit_memory=1 "
-			 "allows it",
-			 mode);
-	fclose(f);
-}
-
 static void shut_down(struct job *j)
 {
 	uint64_t one = 1;
@@ -388,7 +366,6 @@ static void shut_down(struct job *j)
 	us_thread_join(&j->growth);
 	us_thread_join(&j->ctl);
 	retire_everything(j);
-	overcommit_hint(j);
 	mm_stop(&j->mm);
 	(void)report_write(j);
 	swap_destroy(j->swap);
@@ -478,6 +455,7 @@ int supervisor_main(const struct run_config *cfg, int front_fd, pid_t front)
 		log_error("set-up: %s", strerror(-err));
 		return fail(j, SUPER_EXIT_FAILURE);
 	}
+	refused_watch(j);
 	j->command = spawn_command(j, &failure);
 	if (j->command < 0)
 		return fail(j, failure);
