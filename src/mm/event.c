@@ -166,6 +166,29 @@ static bool has_words(struct space *s, uint64_t start, uint64_t end)
 }
 
 /*
+ * Was the destination of a remap unmapped by somebody in this batch? The unmap of a remap's own
+ * source does not count: it is the last part of that very call, and what was there has moved.
+ */
+static bool was_unmapped(const struct event *ev, int nr, uint64_t start, uint64_t end)
+{
+	for (int k = 0; k < nr; k++) {
+		int unmaps = 0, sources = 0;
+
+		if (ev[k].kind != EVENT_UNMAP || !overlaps(ev[k].start, ev[k].end, start, end))
+			continue;
+		for (int m = 0; m < nr; m++) {
+			if (ev[m].start != ev[k].start || ev[m].end != ev[k].end)
+				continue;
+			unmaps += ev[m].kind == EVENT_UNMAP;
+			sources += ev[m].kind == EVENT_REMAP;
+		}
+		if (unmaps > sources)
+			return true;
+	}
+	return false;
+}
+
+/*
  * Remap e. Words at its destination belong either to memory that was unmapped there before (drop
  * them), or to memory that itself moved away before e happened, although its event was read later:
  * then that one goes first. An unmap of the destination in this batch says that it is the former.
@@ -178,17 +201,12 @@ static void remap_ordered(struct space *s, struct event *ev, int nr, int i)
 	if (e->done)
 		return;
 	e->done = true;
-	if (!mm_mutants.no_order && has_words(s, e->to, to_end)) {
-		bool unmapped = false;
-
-		for (int k = 0; k < nr && !unmapped; k++)
-			unmapped = k != i && ev[k].kind == EVENT_UNMAP &&
-				   overlaps(ev[k].start, ev[k].end, e->to, to_end);
-		for (int k = i + 1; k < nr && !unmapped; k++)
+	if (!mm_mutants.no_order && has_words(s, e->to, to_end) &&
+	    !was_unmapped(ev, nr, e->to, to_end))
+		for (int k = i + 1; k < nr; k++)
 			if (!ev[k].done && ev[k].kind == EVENT_REMAP &&
 			    overlaps(ev[k].start, ev[k].end, e->to, to_end))
 				remap_ordered(s, ev, nr, k);
-	}
 	apply_remap(s, e);
 }
 
@@ -655,6 +673,8 @@ void space_service(struct space *s)
 	struct reading *rd = reading_buffer();
 	int r;
 
+	if (mm_mutants.slow_reader)
+		clock_sleep_ns(500 * NSEC_PER_USEC);
 	us_mutex_lock(&s->reader_lock);
 	if (atomic_load(&s->dead)) {
 		us_mutex_unlock(&s->reader_lock);

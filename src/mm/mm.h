@@ -33,8 +33,9 @@ struct mm_mutants {
 	bool no_permit;		 /* 2 */
 	bool no_order;		 /* 3: apply events in the order in which they were read */
 	bool no_filled_only;	 /* 4: take what is present for ours */
-	bool no_verify_register; /* 5 */
+	bool no_whole_vma;	 /* 5: register the first half of a VMA, and do not look again */
 	bool no_populate;	 /* 7 */
+	bool slow_reader;	 /* no rule: reads events late, so that races have time to happen */
 };
 extern struct mm_mutants mm_mutants;
 

@@ -200,6 +200,10 @@ static unsigned int register_all(struct space *s, struct candidate *c, unsigned 
 	struct remote *r = space_remote(s);
 	unsigned int kept = 0;
 
+	for (unsigned int i = 0; i < nr && mm_mutants.no_whole_vma; i++) {
+		c[i].low = c[i].start;
+		c[i].high = c[i].start + align_down((c[i].end - c[i].start) / 2, PAGE_SIZE);
+	}
 	for (unsigned int i = 0; i < nr; i++)
 		if (uffd_register(r->uffd, c[i].low, c[i].high - c[i].low,
 				  UFFDIO_REGISTER_MODE_MISSING) == 0)
@@ -216,7 +220,7 @@ static int register_ranges(struct space *s, struct candidate *c, unsigned int nr
 	struct recheck rc = {.s = s, .range = c}, mend = {.s = s, .range = rc.torn};
 
 	rc.nr = register_all(s, c, nr);
-	if (!mm_mutants.no_verify_register && s->ops->gate_open(s) != 1) {
+	if (s->ops->gate_open(s) != 1) {
 		vmstat_add(VMSTAT_uffd_register_undone, rc.nr);
 		us_mutex_lock(&s->lock);
 		for (unsigned int i = 0; i < rc.nr; i++)
@@ -225,7 +229,7 @@ static int register_ranges(struct space *s, struct candidate *c, unsigned int nr
 		return 0;
 	}
 	(void)proc_maps(pid, buf, len, recheck_vma, &rc);
-	if (rc.nr_torn) {
+	if (rc.nr_torn && !mm_mutants.no_whole_vma) {
 		mend.nr = register_all(s, rc.torn, rc.nr_torn);
 		(void)proc_maps(pid, buf, len, recheck_vma, &mend);
 	}

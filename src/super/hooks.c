@@ -16,8 +16,9 @@ static const struct {
 	{"no-permit", &mm_mutants.no_permit},
 	{"no-order", &mm_mutants.no_order},
 	{"no-filled-only", &mm_mutants.no_filled_only},
-	{"no-verify-register", &mm_mutants.no_verify_register},
+	{"no-whole-vma", &mm_mutants.no_whole_vma},
 	{"no-populate", &mm_mutants.no_populate},
+	{"slow-reader", &mm_mutants.slow_reader},
 };
 
 void hooks_read(void)
