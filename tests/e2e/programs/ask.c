@@ -28,7 +28,7 @@ int main(int argc, char **argv)
 
 	if (!thread)
 		p = ask(NULL);
-	else if (pthread_create(&t, NULL, ask, &t) == 0)
+	else if (pthread_create(&t, NULL, ask, &thread) == 0)
 		(void)pthread_join(t, &p);
 	puts(p == MAP_FAILED ? "ask: refused" : "ask: granted");
 	return p == MAP_FAILED;
