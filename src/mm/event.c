@@ -673,8 +673,8 @@ void space_service(struct space *s)
 	struct reading *rd = reading_buffer();
 	int r;
 
-	if (mm_mutants.slow_reader)
-		clock_sleep_ns(500 * NSEC_PER_USEC);
+	if (mm_mutants.slow_reader && s->services % 4 == 0)
+		clock_sleep_ns(NSEC_PER_MSEC / 2);
 	us_mutex_lock(&s->reader_lock);
 	if (atomic_load(&s->dead)) {
 		us_mutex_unlock(&s->reader_lock);

@@ -3,7 +3,7 @@
 
 The build with test hooks can leave a rule out. The same program that finds the mistake then must
 find none with all rules in force; both are looked at here, so the cases cannot pass by accident.
-The numbers and the reasons are those of docs/invariants.md; the programs say how each race works.
+The numbers and the reasons are those of docs/fault-states.md; the programs say how each race works.
 """
 import time
 
@@ -13,6 +13,9 @@ EVICT_ALL = 'evict-all'
 LIMIT = 20  # seconds in which a missing rule must show
 CLEAN = 4   # seconds without a wrong page when it is in force
 
+# Events read late, in both arms: the races get the time that they have on a busy machine.
+SLOW = 'slow-reader'
+
 # rule: (name of the hook, programs that find it, with their arguments)
 RULES = {
     1: ('no-gate', (['contend'], ['stress', '-o', 'unodmwvh', '-t', '4'])),
@@ -20,7 +23,7 @@ RULES = {
     3: ('no-order', (['reorder', '-m', 'remap'], ['reorder', '-m', 'unmap'],
                      ['stress', '-o', 'uunmwvh', '-t', '4'])),
     4: ('no-filled-only', (['dontneed'], ['stress', '-o', 'ddoy', '-t', '4'])),
-    5: ('no-verify-register', (['halves'], ['stress', '-o', 'uunog', '-t', '4'])),
+    5: ('no-whole-vma', (['stress', '-o', 'mgk', '-t', '3'],)),
     7: ('no-populate', ()),
 }
 
@@ -35,9 +38,13 @@ def run_program(t, words, seconds, modes):
         run.wait(seconds + 25)
     finally:
         run.kill()
-    for word in run.stdout.decode('utf-8', 'replace').split():
-        if word.startswith('wrong='):
-            return int(word[6:]), time.monotonic() - start, run
+    if b'wrong page' in run.stdout and run.status not in (0, 1):
+        return 1, time.monotonic() - start, run  # found before it died of them
+    # A call that fails only under uswap is as wrong as a page (stress counts them).
+    found = [int(w.split('=')[1]) for w in run.stdout.decode('utf-8', 'replace').split()
+             if w.startswith(('wrong=', 'failed_calls='))]
+    if found:
+        return sum(found), time.monotonic() - start, run
     return -1, time.monotonic() - start, run
 
 
@@ -45,7 +52,7 @@ def expect_needed(t, rule):
     hook, programs = RULES[rule]
     # In force: nothing, in every program.
     for words in programs:
-        wrong, _, run = run_program(t, words, CLEAN, [EVICT_ALL])
+        wrong, _, run = run_program(t, words, CLEAN, [EVICT_ALL, SLOW])
         check(wrong == 0 and run.status == 0,
               f'with all rules {" ".join(words)} finds {wrong} wrong pages, status {run.status}: '
               f'{run.stdout[-300:]!r} {run.stderr[-300:]!r}')
@@ -60,7 +67,7 @@ def expect_needed(t, rule):
             if left < 0.5:
                 break
             seconds = max(1, int(min(left, LIMIT / (len(programs) + 1) + 1)))
-            wrong, took, run = run_program(t, words, seconds, [EVICT_ALL, hook])
+            wrong, took, run = run_program(t, words, seconds, [EVICT_ALL, SLOW, hook])
             tried.append(f'{" ".join(words)}: {wrong} in {took:.1f} s')
             # A program may die of its own wrong pages (its stack is memory too).
             if wrong > 0 or (wrong < 0 and run.status in (134, 135, 136, 139)):
@@ -96,8 +103,8 @@ def rule_4_filled_only(t):
 
 
 @case(timeout=120)
-def rule_5_verify_register(t):
-    """What was registered must be what was seen."""
+def rule_5_whole_vma(t):
+    """A mapping must be registered whole: split, the program's own mremap() of it fails."""
     expect_needed(t, 5)
 
 
