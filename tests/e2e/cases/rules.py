@@ -23,7 +23,7 @@ RULES = {
     3: ('no-order', (['reorder', '-m', 'remap'], ['reorder', '-m', 'unmap'],
                      ['stress', '-o', 'uunmwvh', '-t', '4'])),
     4: ('no-filled-only', (['dontneed'], ['stress', '-o', 'ddoy', '-t', '4'])),
-    5: ('no-whole-vma', (['stress', '-o', 'mgk', '-t', '3'],)),
+    5: ('no-whole-vma', (['stress', '-o', 'mgk', '-t', '3'], ['halves'])),
     7: ('no-populate', ()),
 }
 
@@ -38,7 +38,7 @@ def run_program(t, words, seconds, modes):
         run.wait(seconds + 25)
     finally:
         run.kill()
-    if b'wrong page' in run.stdout and run.status not in (0, 1):
+    if 'wrong page' in run.stderr and run.status not in (0, 1):
         return 1, time.monotonic() - start, run  # found before it died of them
     # A call that fails only under uswap is as wrong as a page (stress counts them).
     found = [int(w.split('=')[1]) for w in run.stdout.decode('utf-8', 'replace').split()
