@@ -10,7 +10,7 @@
  * Why no write is lost: UFFDIO_MOVE takes the page out of the page table atomically, so a write
  * comes either before (and is in the page) or after (and faults). Why no DMA is lost: MOVE refuses
  * a pinned page. Why no other memory is taken for ours: rules 1 and 2 close the gate or hold the
- * helper whenever the meaning of an address changes, and events.c settles each ISOLATED word while
+ * helper whenever the meaning of an address changes, and event.c settles each ISOLATED word while
  * the helper is held. Only pages that MOVE reported are ever read from staging.
  */
 #include "mm/mm.h"
