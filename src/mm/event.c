@@ -10,7 +10,8 @@
  * the gate closed or a table that knows all that happened.
  *
  * The order: unmap and remap post their events after they let go of the mmap lock, so the order of
- * reading is not that of happening. drain() reads up to an open gate, apply_ordered() takes all of it at once.
+ * reading is not that of happening. drain() reads up to an open gate, and apply_ordered() takes
+ * all of that at once.
  */
 #include "mm/mm.h"
 
