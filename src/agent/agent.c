@@ -18,13 +18,9 @@
 #include "agent/raw.h"
 
 #define MADV_WIPEONFORK_ 18
-#define HELPER_STACK 16384
-#define MID_STACK 4096
 #define START_TIMEOUT_MS 5000
 
 struct agent_local agent_local;
-static char helper_stack[HELPER_STACK] __attribute__((aligned(64)));
-static char mid_stack[MID_STACK] __attribute__((aligned(64)));
 
 /* The C library's registration of fork handlers; absent in others, then children go unhelped. */
 extern int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
@@ -43,7 +39,8 @@ static void mid_main(void *unused)
 {
 	(void)unused;
 	agent_local.helper = (int32_t)raw_clone(CLONE_VM | CLONE_UNTRACED | SIGCHLD,
-						helper_stack + HELPER_STACK, helper_main, 0);
+						agent_local.helper_stack + HELPER_STACK,
+						helper_main, 0);
 }
 
 /*
@@ -61,7 +58,8 @@ static long start_helper(uint32_t kind)
 	agent_local.program = (int32_t)RAW0(__NR_getpid);
 	agent_local.helper = 0;
 	agent_local.status = HELPER_STARTING;
-	mid = raw_clone(CLONE_VM | CLONE_VFORK | CLONE_UNTRACED, mid_stack + MID_STACK, mid_main, 0);
+	mid = raw_clone(CLONE_VM | CLONE_VFORK | CLONE_UNTRACED,
+			agent_local.mid_stack + MID_STACK, mid_main, 0);
 	if (mid > 0) {
 		agent_local.mid = (int32_t)mid;
 		while (RAW4(__NR_wait4, mid, &status, __WALL, 0) == -4 /* EINTR */)

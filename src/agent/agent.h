@@ -17,10 +17,15 @@
 #include "proto/agent.h"
 
 #define PAGE 4096ul
+#define HELPER_STACK 16384
+#define MID_STACK 4096
 
 enum helper_status { HELPER_STARTING, HELPER_READY, HELPER_FAILED };
 
-/* One per memory: a forked child has its own copy, and makes a helper of its own. */
+/*
+ * All of the agent's data. One per memory: a forked child has its own copy, and makes a helper of
+ * its own. The supervisor is told where it is and never manages it, since the helper runs on it.
+ */
 struct agent_local {
 	char socket_path[AGENT_SOCKET_PATH_MAX];
 	uint64_t sentinel; /* 0: never set up */
@@ -29,6 +34,8 @@ struct agent_local {
 	int32_t mid;	   /* the short-lived parent of the helper */
 	int32_t helper;
 	uint32_t status; /* enum helper_status; futex */
+	char mid_stack[MID_STACK] __attribute__((aligned(64)));
+	char helper_stack[HELPER_STACK] __attribute__((aligned(64)));
 };
 extern struct agent_local agent_local __attribute__((visibility("hidden")));
 

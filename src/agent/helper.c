@@ -182,6 +182,8 @@ static long handshake(struct helper *h)
 	m.sentinel = agent_local.sentinel;
 	m.staging_rw = h->staging[AGENT_MODE_RW];
 	m.staging_rwx = h->staging[AGENT_MODE_RWX];
+	m.own_start = (uint64_t)&agent_local;
+	m.own_end = (uint64_t)(&agent_local + 1);
 	r = send_msg(h->sock, &m, &h->pidfd, 1);
 	if (r < 0)
 		return r;

@@ -24,8 +24,8 @@
 #include "sys/proc.h"
 #include "trace/vmstat.h"
 
-#define MAX_EVENTS 512
-#define GATE_PATIENCE_NS (2 * NSEC_PER_SEC)
+#define MAX_EVENTS 4096 /* of one drain; faults beyond are woken and come again */
+#define GATE_PATIENCE_NS (10 * NSEC_PER_SEC)
 
 /* ---- words and ranges ---- */
 
@@ -167,23 +167,25 @@ static bool has_words(struct space *s, uint64_t start, uint64_t end)
 }
 
 /*
- * Was the destination of a remap unmapped by somebody in this batch? The unmap of a remap's own
- * source does not count: it is the last part of that very call, and what was there has moved.
+ * Was [start, end) unmapped by somebody in this batch? The unmap of a remap's own source does not
+ * count: it is the last part of that very call, read after the remap, and what was there has moved.
  */
 static bool was_unmapped(const struct event *ev, int nr, uint64_t start, uint64_t end)
 {
 	for (int k = 0; k < nr; k++) {
-		int unmaps = 0, sources = 0;
+		int sources = 0;
 
 		if (ev[k].kind != EVENT_UNMAP || !overlaps(ev[k].start, ev[k].end, start, end))
 			continue;
-		for (int m = 0; m < nr; m++) {
+		for (int m = 0; m < k; m++) {
 			if (ev[m].start != ev[k].start || ev[m].end != ev[k].end)
 				continue;
-			unmaps += ev[m].kind == EVENT_UNMAP;
-			sources += ev[m].kind == EVENT_REMAP;
+			if (ev[m].kind == EVENT_REMAP)
+				sources++;
+			else if (ev[m].kind == EVENT_UNMAP && sources)
+				sources--;
 		}
-		if (unmaps > sources)
+		if (!sources)
 			return true;
 	}
 	return false;
@@ -382,7 +384,32 @@ static struct space *copy_for_child(struct space *s, const struct event *e)
 
 /* ---- a batch of events ---- */
 
-#define MAX_FORKS 64
+#define MAX_FORKS 1024
+
+/* State of the events of one service call; too large for the stack, one per thread. */
+struct reading {
+	struct event ev[MAX_EVENTS]; /* no faults */
+	int nr;
+	struct event fault[MAX_EVENTS];
+	int nr_faults;
+	struct space *child[MAX_FORKS];
+	int child_at[MAX_FORKS]; /* index of its fork event */
+	/* Of each child: events that the copied table did not have in it yet. */
+	uint64_t pending[MAX_FORKS][MAX_EVENTS / 64];
+	int nr_children;
+	struct event sub[MAX_EVENTS]; /* those that one child needs */
+	uint64_t arrived[MAX_EVENTS][2]; /* destinations of remaps, see collect_arrivals() */
+};
+
+/* NULL: out of memory. Never freed: the threads that read events live as long as the process. */
+static struct reading *reading_buffer(void)
+{
+	static __thread struct reading *r;
+
+	if (!r)
+		r = mem_reserve(sizeof(*r));
+	return r;
+}
 
 static void apply_in_read_order(struct space *s, struct event *ev, int nr)
 {
@@ -415,7 +442,7 @@ static int collect_arrivals(const struct event *ev, int nr, uint64_t (*arrived)[
  */
 static bool apply_ordered(struct space *s, struct event *ev, int nr, bool child)
 {
-	static __thread uint64_t arrived[MAX_EVENTS][2];
+	uint64_t(*arrived)[2] = reading_buffer()->arrived;
 	struct unmap u = {.arrived = (const uint64_t(*)[2])arrived, .child = child};
 
 	for (int i = 0; i < nr; i++) {
@@ -441,40 +468,20 @@ static bool apply_ordered(struct space *s, struct event *ev, int nr, bool child)
 	return true;
 }
 
-/* State of the events of one service call; too large for the stack, one per thread. */
-struct reading {
-	struct event ev[MAX_EVENTS]; /* no faults */
-	int nr;
-	struct event fault[MAX_EVENTS];
-	int nr_faults;
-	struct space *child[MAX_FORKS];
-	int child_at[MAX_FORKS]; /* index of its fork event */
-	/* Of each child: events that the copied table did not have in it yet. */
-	uint64_t pending[MAX_FORKS][MAX_EVENTS / 64];
-	int nr_children;
-	struct event sub[MAX_EVENTS]; /* those that one child needs */
-};
-
-static struct reading *reading_buffer(void)
-{
-	static __thread struct reading r;
-
-	r.nr = r.nr_faults = r.nr_children = 0;
-	return &r;
-}
-
 /* Reads all that is there. Returns the number of events that are not faults, or -ESRCH. */
 static int read_all(struct space *s, struct reading *rd)
 {
 	struct event ev[32];
 	int n, other = 0;
 
-	while (rd->nr + 32 <= MAX_EVENTS && rd->nr_faults + 32 <= MAX_EVENTS) {
+	while (rd->nr + 32 <= MAX_EVENTS) {
 		n = s->ops->read_events(s, ev, 32);
 		if (n <= 0)
 			return n < 0 ? n : other;
 		for (int i = 0; i < n; i++) {
-			if (ev[i].kind == EVENT_FAULT) {
+			if (ev[i].kind == EVENT_FAULT && rd->nr_faults == MAX_EVENTS) {
+				s->ops->wake(s, ev[i].start);
+			} else if (ev[i].kind == EVENT_FAULT) {
 				rd->fault[rd->nr_faults++] = ev[i];
 			} else {
 				rd->ev[rd->nr++] = ev[i];
@@ -501,10 +508,10 @@ static int drain(struct space *s, struct reading *rd)
 		gate = s->ops->gate_open(s);
 		if (gate != 0)
 			return gate < 0 ? gate : 0;
-		if (rd->nr + 32 > MAX_EVENTS || rd->nr_faults + 32 > MAX_EVENTS)
+		if (rd->nr + 32 > MAX_EVENTS)
 			return 0;
 		if (clock_now_ns() > end) {
-			log_warn("an event of a process has been on its way for 2 s");
+			log_warn("an event of a process has been on its way for 10 s");
 			return 0;
 		}
 		/* The program's thread must run to open it: let it. */
@@ -552,8 +559,18 @@ static void first_word(struct space *s, struct leaf *l, unsigned int idx, uint64
 		*first = va;
 }
 
+/* A remap that sends no unmap of its source left it mapped. */
+static bool source_is_kept(const struct reading *rd, const struct event *e)
+{
+	for (int i = 0; i < rd->nr; i++)
+		if (rd->ev[i].kind == EVENT_UNMAP && rd->ev[i].start == e->start &&
+		    rd->ev[i].end == e->end)
+			return false;
+	return e->kind == EVENT_REMAP;
+}
+
 /* What the child's own mappings say: did e happen before the fork (1), after it (-1), unknown? */
-static int fork_verdict(struct space *child, const struct event *e)
+static int fork_verdict(struct space *child, const struct event *e, bool keeps_source)
 {
 	uint64_t va = 0;
 	int r;
@@ -563,7 +580,15 @@ static int fork_verdict(struct space *child, const struct event *e)
 	for_each_word(child, e->start, e->end, first_word, &va);
 	if (!va && e->kind == EVENT_UNMAP)
 		return 0;
-	r = child->ops->registered(child, va ? va : e->start);
+	va = va ? va : e->start;
+	r = child->ops->registered(child, va);
+	if (r == 1 && e->kind == EVENT_REMAP && keeps_source) {
+		/* MREMAP_DONTUNMAP: the source stays. Its destination came to be by the call. */
+		if (has_words(child, e->to, e->to + (e->end - e->start)))
+			return 0;
+		r = child->ops->registered(child, va - e->start + e->to);
+		return r == 1 ? 1 : r == 0 ? -1 : 0;
+	}
 	return r == 1 ? -1 : r == 0 ? 1 : 0;
 }
 
@@ -581,7 +606,7 @@ static void fork_settle(struct reading *rd, int c)
 	int at = rd->child_at[c], last = at, n = 0;
 
 	for (int i = at - 1; i >= 0; i--) {
-		int v = is_pending(rd, c, i) ? fork_verdict(child, &rd->ev[i]) : 0;
+		int v = is_pending(rd, c, i) ? fork_verdict(child, &rd->ev[i], source_is_kept(rd, &rd->ev[i])) : 0;
 
 		if (v > 0)
 			break;
@@ -589,7 +614,7 @@ static void fork_settle(struct reading *rd, int c)
 			rd->pending[c][i / 64] &= ~(1ull << (i % 64));
 	}
 	for (int i = at + 1; i < rd->nr; i++) {
-		int v = is_pending(rd, c, i) ? fork_verdict(child, &rd->ev[i]) : 0;
+		int v = is_pending(rd, c, i) ? fork_verdict(child, &rd->ev[i], source_is_kept(rd, &rd->ev[i])) : 0;
 
 		if (v < 0)
 			break;
@@ -673,6 +698,10 @@ void space_service(struct space *s)
 {
 	struct reading *rd = reading_buffer();
 	int r;
+
+	if (!rd)
+		return;
+	rd->nr = rd->nr_faults = rd->nr_children = 0;
 
 	if (mm_mutants.slow_reader && s->services % 4 == 0)
 		clock_sleep_ns(NSEC_PER_MSEC / 2);

@@ -212,6 +212,7 @@ static void finish_item(struct space *s, unsigned int i, unsigned int moved, swp
 			refs++;
 		} else if (k == moved && err == -ENOENT) {
 			table_set(&s->table, l, idx, 0);
+			vmstat_add(VMSTAT_pgmove_hole, 1);
 		} else {
 			table_set(&s->table, l, idx, pw_make(PW_RESIDENT, 0, 0, mm_gen(s->mm)));
 		}

@@ -411,8 +411,8 @@ static void start_load(struct fill *f)
 	swap_load(f->space->mm->swap, &f->load);
 }
 
-/* Room for the folio, or at least word to kswapd that a fault waits. */
-static bool need_room(struct space *s, uint64_t pages, uint64_t va)
+/* Room for a folio, or word to kswapd that a fault waits. */
+static bool need_room(struct space *s, uint64_t va)
 {
 	/*
 	 * A fault inside the batch's own ranges may be the helper's: it must not wait for reclaim,
@@ -423,7 +423,7 @@ static bool need_room(struct space *s, uint64_t pages, uint64_t va)
 	for (unsigned int i = 0; i < s->nr_items && !urgent; i++)
 		urgent = va >= s->item[i].va &&
 			 va < s->item[i].va + ((uint64_t)s->item[i].nr << PAGE_SHIFT);
-	if (mm_room(s->mm, pages, urgent))
+	if (mm_room(s->mm, urgent))
 		return true;
 	vmstat_add(VMSTAT_allocstall, 1);
 	return false;
@@ -456,7 +456,7 @@ enum fault_result fault_try(struct space *s, uint64_t va, bool write, uint64_t s
 	}
 	switch (pw_state(w)) {
 	case PW_NONE:
-		r = need_room(s, 1, va) ? first_touch(s, va, write) : FAULT_AGAIN;
+		r = need_room(s, va) ? first_touch(s, va, write) : FAULT_AGAIN;
 		filled = r == FAULT_DONE;
 		break;
 	case PW_RESIDENT:
@@ -467,7 +467,7 @@ enum fault_result fault_try(struct space *s, uint64_t va, bool write, uint64_t s
 		break;
 	case PW_OUT:
 		if (fill_in_flight(s, pw_entry(w), va, pw_sub(w)) ||
-		    !need_room(s, 1ull << swap_order(s->mm->swap, pw_entry(w)), va) ||
+		    !need_room(s, va) ||
 		    !(f = fill_prepare(s, va, w, write, since_ns))) {
 			r = FAULT_AGAIN;
 			break;

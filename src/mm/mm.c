@@ -26,13 +26,18 @@ static uint64_t cache_target(struct mm *mm)
 	return CLAMP(atomic_load(&mm->limit) / 16, MIB(1), MIB(128));
 }
 
-bool mm_room(struct mm *mm, uint64_t pages, bool urgent)
+bool mm_room(struct mm *mm, bool urgent)
 {
 	struct watermarks wm;
 	uint64_t limit = reclaim_limit(&mm->reclaim, &wm);
 	uint64_t used = atomic_load_explicit(&mm->used, memory_order_relaxed);
 
-	if (urgent || used + (pages << PAGE_SHIFT) + wm.min <= limit)
+	/*
+	 * The same test by which kswapd lets waiters go on: were it stricter by the size of a
+	 * folio, a fault could wait for ever while kswapd sees nothing to do. The folio may reach
+	 * below min; that is what min is for.
+	 */
+	if (urgent || used + wm.min <= limit)
 		return true;
 	reclaim_need(&mm->reclaim);
 	return false;

@@ -142,8 +142,8 @@ int64_t space_evict(struct space *s, uint64_t nr_pages, unsigned int min_age);
 
 /* ---- between the files of this folder ---- */
 
-/* May pages more pages be filled? urgent: always, over budget if need be. */
-bool mm_room(struct mm *mm, uint64_t pages, bool urgent);
+/* May another folio be filled? urgent: always, over budget if need be. */
+bool mm_room(struct mm *mm, bool urgent);
 void mm_account_filled(struct mm *mm, uint64_t pages);
 void mm_account_moved(struct mm *mm, uint64_t pages);
 static inline uint8_t mm_gen(struct mm *mm)

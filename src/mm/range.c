@@ -35,6 +35,8 @@
 
 #define MIN_RANGE KIB(128)
 #define MAX_CANDIDATES 64
+/* Above this (2 GiB resident) smaps takes too long to look for MADV_WIPEONFORK in it. */
+#define WIPE_CHECK_PAGES (GIB(2) >> PAGE_SHIFT)
 
 struct candidate {
 	uint64_t start, end;	     /* of the VMA */
@@ -52,12 +54,16 @@ struct scan {
 	struct candidate found[MAX_CANDIDATES];
 	unsigned int nr;
 	bool more;
+	struct proc_wiped wiped;
 };
 
 static bool own_range(struct space *s, const struct proc_vma *v)
 {
 	struct remote *r = space_remote(s);
 
+	/* The agent's data: the helper's stack is in it. */
+	if (v->start < r->agent_end && v->end > r->agent_start)
+		return true;
 	for (int m = 0; m < NR_AGENT_MODES; m++)
 		if (r->staging[m] && v->start < r->staging[m] + STAGING_PAGES * PAGE_SIZE &&
 		    v->end > r->staging[m])
@@ -94,6 +100,15 @@ static int worth(const struct scan *sc, const struct proc_vma *v, bool adjacent)
 	return 1;
 }
 
+/* MADV_WIPEONFORK: a forked child must find zeros there, whatever is in the parent's table. */
+static bool is_wiped(const struct proc_wiped *w, const struct proc_vma *v)
+{
+	for (unsigned int i = 0; i < w->nr; i++)
+		if (w->start[i] < v->end && w->end[i] > v->start)
+			return true;
+	return false;
+}
+
 static int consider(const struct proc_vma *v, void *arg)
 {
 	struct scan *sc = arg;
@@ -103,12 +118,15 @@ static int consider(const struct proc_vma *v, void *arg)
 	int take;
 
 	managed = eligible && sc->s->ops->registered(sc->s, v->start) != 0;
+	/* The hole goes to the range below it: ranges are disjoint, or state would be taken twice. */
 	if (sc->open)
-		sc->found[sc->nr - 1].high = v->start;
-	if (sc->tentative && !(managed && adjacent))
+		sc->found[sc->nr - 1].high = low = v->start;
+	if (sc->tentative && !(managed && adjacent)) {
 		sc->nr--;
+		low = sc->prev_end;
+	}
 	sc->open = sc->tentative = false;
-	take = eligible && !managed ? worth(sc, v, adjacent) : 0;
+	take = eligible && !managed && !is_wiped(&sc->wiped, v) ? worth(sc, v, adjacent) : 0;
 	sc->prev_end = v->end;
 	sc->prev_bytes = eligible ? v->end - v->start : 0;
 	sc->prev_managed = managed;
@@ -159,38 +177,60 @@ struct recheck {
 	struct space *s;
 	const struct candidate *range;
 	unsigned int nr, at; /* at: the first range that may still hold a VMA */
-	int scanned, err;
+	int scanned;
 	struct candidate torn[MAX_CANDIDATES]; /* unregistered halves of VMAs that were split */
 	unsigned int nr_torn;
 };
+
+/* The part of a VMA that lies in a range gets state. */
+static int take_state(struct recheck *rc, uint64_t start, uint64_t end)
+{
+	struct space *s = rc->s;
+	int err;
+
+	if (s->ops->registered(s, start) != 1 || s->ops->registered(s, end - PAGE_SIZE) != 1)
+		return 0;
+	us_mutex_lock(&s->lock);
+	/*
+	 * Nothing here was registered a moment ago, and no event is on its way: a word that is here
+	 * is of memory that is long gone (a range that a forked child did not get, say) and must
+	 * not meet the pages that are here now.
+	 */
+	space_drop_range(s, start, end);
+	err = scan_present(s, start, end);
+	us_mutex_unlock(&s->lock);
+	rc->scanned += err == 0;
+	return err;
+}
 
 static int recheck_vma(const struct proc_vma *v, void *arg)
 {
 	struct recheck *rc = arg;
 	struct space *s = rc->s;
-	const struct candidate *c;
 
 	while (rc->at < rc->nr && rc->range[rc->at].high < v->start)
 		rc->at++;
 	if (rc->at == rc->nr)
 		return 1;
-	c = &rc->range[rc->at];
-	if (v->end < c->low || !eligible_kind(v) || own_range(s, v))
+	if (!eligible_kind(v) || own_range(s, v))
 		return 0;
-	if (v->start >= c->low && v->end <= c->high) {
-		if (s->ops->registered(s, v->start) != 1 ||
-		    s->ops->registered(s, v->end - PAGE_SIZE) != 1)
-			return 0;
-		us_mutex_lock(&s->lock);
-		rc->err = scan_present(s, v->start, v->end);
-		us_mutex_unlock(&s->lock);
-		rc->scanned += rc->err == 0;
-		return rc->err;
+	/* A VMA that grew into a hole may touch two ranges. */
+	for (unsigned int i = rc->at; i < rc->nr && rc->range[i].low <= v->end; i++) {
+		const struct candidate *c = &rc->range[i];
+
+		if (v->start < c->high && v->end > c->low) {
+			/* Registered, it may have become one with a managed neighbour. */
+			int err = take_state(rc, MAX(v->start, c->low), MIN(v->end, c->high));
+
+			if (err)
+				return err;
+		} else if ((v->end == c->low || v->start == c->high) &&
+			   rc->nr_torn < MAX_CANDIDATES && s->ops->registered(s, v->start) == 0) {
+			/* Just outside: was it one with what is inside? */
+			rc->torn[rc->nr_torn++] =
+				(struct candidate){v->start, v->end, v->start, v->end};
+		}
 	}
-	/* It touches the range's edge from outside: was it one with what is inside? */
-	if ((v->end == c->low || v->start == c->high) && rc->nr_torn < MAX_CANDIDATES &&
-	    s->ops->registered(s, v->start) == 0)
-		rc->torn[rc->nr_torn++] = (struct candidate){v->start, v->end, v->start, v->end};
 	return 0;
 }
 
@@ -246,7 +286,14 @@ int space_scan_ranges(struct space *s, bool force)
 	/* Without a helper nothing could be evicted, so nothing needs to be known. */
 	if (!r->pid || !s->ops->can_move(s))
 		return 0;
+	/* Is there anything new? Only then the slow look for mappings to be wiped is worth it. */
 	sc = (struct scan){.s = s, .force = force};
+	(void)proc_maps(r->pid, buf, sizeof(buf), consider, &sc);
+	if (!sc.nr)
+		return 0;
+	sc = (struct scan){.s = s, .force = force};
+	if (s->table.nr_resident < WIPE_CHECK_PAGES)
+		proc_wipe_on_fork(r->pid, &sc.wiped);
 	us_mutex_lock(&s->reader_lock);
 	if (!atomic_load(&s->dead) && s->ops->gate_open(s) == 1) {
 		/* As late as can be: what grows between the look and the register gets split. */

@@ -60,7 +60,7 @@ static int remote_read_events(struct space *s, struct event *ev, int max)
 
 	n = read(space_remote(s)->uffd, msg, sizeof(msg[0]) * (size_t)MIN(max, 32));
 	if (n < 0)
-		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+		return errno == ESRCH ? -ESRCH : 0; /* EMFILE: no room for a fork's yet */
 	n /= (ssize_t)sizeof(msg[0]);
 	for (ssize_t i = 0; i < n; i++)
 		event_from_msg(&ev[i], &msg[i]);
@@ -199,10 +199,11 @@ static void remote_hold(struct space *s, bool on)
 {
 	struct remote *r = space_remote(s);
 
-	if (!r->ctl || r->ctl->no_permit)
+	if (!r->ctl || mm_mutants.no_permit)
 		return;
 	__atomic_store_n(&r->ctl->hold, on, __ATOMIC_SEQ_CST);
-	if (!on)
+	/* The page is shared with the program: a stray `moving` must not hold up this thread. */
+	if (!on || !atomic_load(&r->command_running))
 		return;
 	for (unsigned int spins = 0; __atomic_load_n(&r->ctl->moving, __ATOMIC_SEQ_CST); spins++) {
 		if (spins < 100) {
@@ -223,46 +224,47 @@ static int command(struct remote *r, uint32_t cmd)
 	uint64_t end = clock_now_ns() + HELPER_PATIENCE_NS;
 	uint32_t seq = ctl->seq + 1, done;
 
+	/* Before the helper can begin: remote_hold() reads this after it has set `hold`. */
+	atomic_store(&r->command_running, true);
 	ctl->cmd = cmd;
-	__atomic_store_n(&ctl->seq, seq, __ATOMIC_RELEASE);
+	__atomic_store_n(&ctl->seq, seq, __ATOMIC_SEQ_CST);
 	(void)futex(&ctl->seq, FUTEX_WAKE, 1, 0);
 	while ((done = __atomic_load_n(&ctl->done, __ATOMIC_ACQUIRE)) != seq) {
 		(void)futex(&ctl->done, FUTEX_WAIT, done, 20 * NSEC_PER_MSEC);
 		if (__atomic_load_n(&ctl->done, __ATOMIC_ACQUIRE) == seq)
 			break;
-		if (!helper_alive(r))
+		if (!helper_alive(r)) {
+			atomic_store(&r->command_running, false);
 			return -EPIPE;
+		}
 		if (clock_now_ns() > end) {
 			log_warn("pid %d: its helper did not answer for 20 s and is ended", r->pid);
 			(void)syscall(SYS_pidfd_send_signal, r->helper_pidfd, SIGKILL, NULL, 0);
 			end += HELPER_PATIENCE_NS;
 		}
 	}
+	atomic_store(&r->command_running, false);
 	return 0;
 }
 
 /*
- * The helper died with items open. It never MOVEs again, so what lies in staging now is what was
- * moved: staging was empty before the batch. The reader of events kept to the permit all along.
+ * The helper died with items open, perhaps between a MOVE and its note of it. It never MOVEs again,
+ * so what lies in staging now is what was moved: staging was empty before the batch. The reader of
+ * events kept to the permit all along.
  */
-static void count_moved_from_pagemap(struct remote *r, const struct batch_item *items,
-				     unsigned int nr)
+static unsigned int count_staged(struct remote *r, const struct batch_item *it)
 {
-	for (unsigned int i = 0; i < nr; i++) {
-		uint64_t pm[MAX_FOLIO_PAGES];
-		unsigned int n = 0;
+	uint64_t pm[MAX_FOLIO_PAGES];
+	unsigned int n = 0;
 
-		r->moved[i] = 0;
-		if (r->pagemap_fd < 0 ||
-		    proc_pagemap(r->pagemap_fd,
-				 r->staging[items[i].mode] +
-					 ((uint64_t)items[i].staging << PAGE_SHIFT),
-				 pm, items[i].nr) != 0)
-			continue;
-		while (n < items[i].nr && (pm[n] & PAGEMAP_PRESENT))
-			n++;
-		r->moved[i] = (uint16_t)n;
-	}
+	if (r->pagemap_fd < 0 ||
+	    proc_pagemap(r->pagemap_fd,
+			 r->staging[it->mode] + ((uint64_t)it->staging << PAGE_SHIFT), pm,
+			 it->nr) != 0)
+		return 0; /* the memory is gone, and with it whoever could miss the page */
+	while (n < it->nr && (pm[n] & (PAGEMAP_PRESENT | PAGEMAP_SWAPPED)))
+		n++;
+	return n;
 }
 
 static int remote_move(struct space *s, const struct batch_item *items, unsigned int nr)
@@ -283,7 +285,8 @@ static int remote_move(struct space *s, const struct batch_item *items, unsigned
 	ctl->nr = nr;
 	err = command(r, AGENT_CMD_MOVE);
 	if (err) {
-		count_moved_from_pagemap(r, items, nr);
+		for (unsigned int i = 0; i < nr; i++)
+			r->moved[i] = (uint16_t)count_staged(r, &items[i]);
 	} else {
 		/* The ring is shared with the program: take nothing in it on trust. */
 		for (unsigned int i = 0; i < nr; i++)
@@ -313,6 +316,8 @@ static unsigned int remote_moved(struct space *s, unsigned int i)
 
 	if (r->moved_final)
 		return r->moved[i];
+	if (atomic_load(&r->helper_gone))
+		return count_staged(r, &s->item[i]);
 	n = __atomic_load_n(&r->ctl->item[i].moved, __ATOMIC_SEQ_CST);
 	return (unsigned int)CLAMP(n, 0, (int)s->item[i].nr);
 }
@@ -509,6 +514,8 @@ static int attach(struct space *s, const struct remote_config *cfg)
 	}
 	r->second_uffd = cfg->second_uffd;
 	r->ctl_fd = cfg->ctl_fd;
+	r->agent_start = cfg->agent_start;
+	r->agent_end = cfg->agent_end;
 	r->helper = cfg->helper;
 	r->helper_pidfd = cfg->helper_pidfd;
 	remote_set_pid(s, cfg->pid);

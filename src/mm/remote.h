@@ -25,7 +25,8 @@ struct remote {
 	int helper_pidfd;
 	atomic_bool helper_gone;
 	bool sentinel_filled;
-	uint64_t vsize_seen; /* range.c: size of the address space at the last scan */
+	uint64_t agent_start, agent_end;
+	atomic_bool command_running;
 	/* of the batch in progress */
 	uint16_t moved[BATCH_ITEMS];
 	bool moved_final;
@@ -38,6 +39,7 @@ struct remote_config {
 	int ctl_fd;		/* memfd of AGENT_CTL_BYTES */
 	int helper_pidfd;
 	uint64_t sentinel, staging[NR_AGENT_MODES];
+	uint64_t agent_start, agent_end; /* data of the agent, which is never managed */
 };
 
 /* Makes the memfd for a helper's control page. A descriptor or -errno. */

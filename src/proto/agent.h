@@ -36,8 +36,9 @@ struct agent_msg {
 	uint64_t staging_rw;	/* HELLO: STAGING_PAGES pages, PROT_READ|WRITE */
 	uint64_t staging_rwx;	/* HELLO: the same with PROT_EXEC; 0: not to be had */
 	uint64_t flags;		/* WELCOME: AGENT_F_* */
+	uint64_t own_start, own_end; /* HELLO: the agent's data, never to be managed */
 };
-_Static_assert(sizeof(struct agent_msg) == 56, "agent_msg is part of the protocol");
+_Static_assert(sizeof(struct agent_msg) == 72, "agent_msg is part of the protocol");
 
 /* One MOVE. Written by the supervisor, except rc and moved. */
 struct agent_item {

@@ -249,6 +249,8 @@ static int on_ready(struct job *j, struct conn *c, const struct agent_msg *m, co
 				   .ctl_fd = c->ctl_fd,
 				   .helper_pidfd = c->helper_pidfd,
 				   .sentinel = c->hello.sentinel,
+				   .agent_start = c->hello.own_start,
+				   .agent_end = c->hello.own_end,
 				   .staging = {c->hello.staging_rw, c->hello.staging_rwx}};
 	bool forked = c->hello.kind == AGENT_FORKED;
 	struct space *s = c->space;

@@ -138,7 +138,9 @@ void proc_ended(struct job *j, pid_t pid);
 /* Its program was replaced: the space of the old memory goes. Main loop only, no lock held. */
 void proc_retire_space(struct job *j, struct proc *p);
 /* Looks for processes that appeared, exec'ed, or run unmanaged. Main loop only, no lock held. */
-void procs_scan(struct job *j);
+void procs_scan(struct job *j, bool thorough);
+/* Is there a living memory whose process is not known yet? */
+bool procs_space_without_owner(struct job *j);
 /* Is pid the supervisor's descendant? */
 bool proc_is_descendant(pid_t pid, pid_t ancestor);
 

@@ -163,6 +163,45 @@ static void keep_ended(struct job *j, struct proc *p)
 	mem_pool_free(&j->proc_pool, least);
 }
 
+/*
+ * A vfork child, or another one that shares the memory, may outlive the process that said hello.
+ * As long as it runs there the space must stand: it goes over to it. Main loop, no lock held.
+ */
+static bool hand_over(struct job *j, struct proc *p)
+{
+	struct proc *heir = NULL;
+	pid_t kids[256];
+	int n;
+
+	if (!p->space || !p->helper)
+		return false;
+	n = proc_children(getpid(), kids, ARRAY_SIZE(kids));
+	us_mutex_lock(&j->lock);
+	for (int i = 0; i < n && !heir; i++)
+		if (kids[i] != p->helper && kids[i] != p->pid &&
+		    proc_same_memory(kids[i], p->helper) == 1)
+			heir = proc_add(j, kids[i], getpid());
+	list_for_each(node, &j->procs) {
+		struct proc *q = list_entry(node, struct proc, node);
+
+		if (!heir && q != p && !q->space && proc_same_memory(q->pid, p->helper) == 1)
+			heir = q;
+	}
+	if (heir) {
+		heir->space = p->space;
+		heir->helper = p->helper;
+		heir->helper_pidfd = p->helper_pidfd;
+		heir->managed = heir->named = true;
+		heir->shares_memory = false;
+		heir->space->owner = heir;
+		p->space = NULL;
+		p->helper = 0;
+		p->helper_pidfd = -1;
+	}
+	us_mutex_unlock(&j->lock);
+	return heir != NULL;
+}
+
 void proc_ended(struct job *j, pid_t pid)
 {
 	struct proc *p;
@@ -172,7 +211,8 @@ void proc_ended(struct job *j, pid_t pid)
 	us_mutex_unlock(&j->lock);
 	if (!p)
 		return;
-	proc_retire_space(j, p);
+	if (!hand_over(j, p))
+		proc_retire_space(j, p);
 	us_mutex_lock(&j->lock);
 	j->oom_pending = false;
 	proc_unlink(j, p);
@@ -319,7 +359,7 @@ static bool seen_before(pid_t kid)
 	return false;
 }
 
-static void scan_below(struct job *j, pid_t pid, struct proc *parent, int depth)
+static void scan_below(struct job *j, pid_t pid, struct proc *parent, int depth, bool thorough)
 {
 	static pid_t kids[SCAN_DEPTH][512];
 	int n;
@@ -343,7 +383,7 @@ static void scan_below(struct job *j, pid_t pid, struct proc *parent, int depth)
 		}
 		us_mutex_lock(&j->lock);
 		p = proc_find(j, kid);
-		if (!p && (depth || seen_before(kid))) {
+		if (!p && (depth || seen_before(kid) || thorough)) {
 			p = proc_add(j, kid, pid);
 			if (p && parent)
 				p->shares_memory = proc_same_memory(kid, pid) == 1;
@@ -354,7 +394,7 @@ static void scan_below(struct job *j, pid_t pid, struct proc *parent, int depth)
 		if (!p)
 			continue;
 		check_known(j, p, parent);
-		scan_below(j, kid, p, depth + 1);
+		scan_below(j, kid, p, depth + 1, thorough);
 	}
 }
 
@@ -380,9 +420,23 @@ static void reap_orphan_spaces(struct job *j)
 	}
 }
 
-void procs_scan(struct job *j)
+bool procs_space_without_owner(struct job *j)
 {
-	scan_below(j, getpid(), NULL, 0);
+	bool found = false;
+
+	us_mutex_lock(&j->mm.spaces_lock);
+	list_for_each(n, &j->mm.spaces) {
+		struct space *s = list_entry(n, struct space, node);
+
+		found |= !s->owner && !remote_is_gone(s);
+	}
+	us_mutex_unlock(&j->mm.spaces_lock);
+	return found;
+}
+
+void procs_scan(struct job *j, bool thorough)
+{
+	scan_below(j, getpid(), NULL, 0, thorough);
 	for (int i = 0; i < 8; i++)
 		reap_orphan_spaces(j);
 }

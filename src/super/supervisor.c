@@ -244,7 +244,7 @@ static void on_timer(struct job *j)
 	uint64_t ticks;
 
 	(void)!read(j->timer_fd, &ticks, sizeof(ticks));
-	procs_scan(j);
+	procs_scan(j, false);
 	if (j->ending)
 		job_kill_all(j);
 }
@@ -314,7 +314,6 @@ static void release_front(struct job *j)
 static void main_loop(struct job *j)
 {
 	struct epoll_event ev[32];
-	bool scanned = false;
 
 	for (;;) {
 		int n = epoll_wait(j->epoll_fd, ev, 32, -1);
@@ -325,13 +324,15 @@ static void main_loop(struct job *j)
 		progress(j);
 		if (!j->command_ended)
 			continue;
-		if (!scanned) {
-			/* Children that nobody has seen yet: look before calling it the end. */
-			procs_scan(j);
-			scanned = true;
+		/*
+		 * A daemon's child may have been orphaned before anybody saw it: it is a child of
+		 * this process now, or its space stands although no process is known for it.
+		 */
+		if (job_is_empty(j)) {
+			procs_scan(j, true);
+			if (job_is_empty(j) && !procs_space_without_owner(j))
+				return;
 		}
-		if (job_is_empty(j))
-			return;
 		if (j->front_fd >= 0 && !j->ending)
 			release_front(j);
 	}

@@ -175,31 +175,72 @@ int proc_field(pid_t pid, const char *name, const char *key, uint64_t *value)
 	return 0;
 }
 
-int proc_vma_locked(pid_t pid, uint64_t va)
+/* Calls fn with each mapping of smaps and its VmFlags line until it returns nonzero. */
+static int each_vmflags(pid_t pid, int (*fn)(uint64_t start, uint64_t end, const char *flags,
+					     void *arg),
+			void *arg)
 {
 	char line[512], path[64];
-	bool inside = false;
-	int r = -ENOENT;
+	uint64_t start = 0, end = 0;
+	int r = 0;
 	FILE *f;
 
 	snprintf(path, sizeof(path), "/proc/%d/smaps", pid);
 	f = fopen(path, "re");
 	if (!f)
 		return errno == ENOENT ? -ESRCH : -errno;
-	while (fgets(line, sizeof(line), f)) {
+	while (!r && fgets(line, sizeof(line), f)) {
 		const char *s = line;
 
 		if (line[0] < 'A' || line[0] > 'Z') {
-			uint64_t start = parse_hex(&s), end = *s == '-' ? (s++, parse_hex(&s)) : 0;
-
-			inside = va >= start && va < end;
-		} else if (inside && strncmp(line, "VmFlags:", 8) == 0) {
-			r = strstr(line, " lo") != NULL;
-			break;
+			start = parse_hex(&s);
+			end = *s == '-' ? (s++, parse_hex(&s)) : 0;
+		} else if (strncmp(line, "VmFlags:", 8) == 0) {
+			r = fn(start, end, line + 8, arg);
 		}
 	}
 	fclose(f);
 	return r;
+}
+
+struct locked_at {
+	uint64_t va;
+	int locked;
+};
+
+static int look_locked(uint64_t start, uint64_t end, const char *flags, void *arg)
+{
+	struct locked_at *l = arg;
+
+	if (l->va < start || l->va >= end)
+		return 0;
+	l->locked = strstr(flags, " lo") != NULL;
+	return 1;
+}
+
+int proc_vma_locked(pid_t pid, uint64_t va)
+{
+	struct locked_at l = {va, -ENOENT};
+	int r = each_vmflags(pid, look_locked, &l);
+
+	return r < 0 ? r : l.locked;
+}
+
+static int look_wiped(uint64_t start, uint64_t end, const char *flags, void *arg)
+{
+	struct proc_wiped *w = arg;
+
+	if (strstr(flags, " wf") && w->nr < PROC_MAX_WIPED) {
+		w->start[w->nr] = start;
+		w->end[w->nr++] = end;
+	}
+	return 0;
+}
+
+void proc_wipe_on_fork(pid_t pid, struct proc_wiped *w)
+{
+	w->nr = 0;
+	(void)each_vmflags(pid, look_wiped, w);
 }
 
 int proc_stat(pid_t pid, pid_t *ppid, char *state, char comm[16])

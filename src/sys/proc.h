@@ -38,6 +38,13 @@ int proc_find_vma(pid_t pid, uint64_t va, char *buf, size_t len, struct proc_vma
 int proc_open(pid_t pid, const char *name);
 /* A number of kB from a "Key:   N kB" line of /proc/PID/NAME; 0 with -ENOENT if it is missing. */
 int proc_field(pid_t pid, const char *name, const char *key, uint64_t *value);
+#define PROC_MAX_WIPED 64
+struct proc_wiped {
+	unsigned int nr;
+	uint64_t start[PROC_MAX_WIPED], end[PROC_MAX_WIPED];
+};
+/* Finds the mappings that are wiped in a forked child (VmFlags "wf"). Walks smaps: slow. */
+void proc_wipe_on_fork(pid_t pid, struct proc_wiped *w);
 /* Is the mapping that holds va locked (VmFlags "lo")? 1, 0 or -errno. Walks smaps: slow. */
 int proc_vma_locked(pid_t pid, uint64_t va);
 /* Parent and state of a process ('Z': zombie), and its name. */
@@ -57,6 +64,7 @@ int proc_has_seccomp(pid_t pid);
 int proc_in_madvise(pid_t pid);
 
 #define PAGEMAP_PRESENT (1ull << 63)
+#define PAGEMAP_SWAPPED (1ull << 62)
 #define PAGEMAP_GUARD (1ull << 58)
 /* Reads nr entries of an open /proc/PID/pagemap. */
 int proc_pagemap(int fd, uint64_t va, uint64_t *entry, size_t nr);

@@ -35,6 +35,7 @@
 	X(pgmove_busy)	       /* MOVE refused: pinned or shared */                                \
 	X(pgmove_again)	       /* MOVE refused: an event was unread */                             \
 	X(pgmove_unevictable)  /* MOVE refused: protection or lock */                              \
+	X(pgmove_hole)	       /* MOVE found no page: the kernel took it after MADV_FREE */          \
 	X(pgmove_cancelled)    /* taken back because of an event */                                \
 	X(allocstall)	       /* faults that waited for reclaim, events */                        \
 	X(pageoutrun)	       /* runs of kswapd, events */                                        \
