@@ -192,25 +192,51 @@ static bool was_unmapped(const struct event *ev, int nr, uint64_t start, uint64_
 }
 
 /*
+ * Remap e arrived where pending remap k starts: did k happen first? Where nobody unmapped the words
+ * that are there, they can only have left by k. Where somebody did (perhaps e itself, with all of
+ * its destination), or nothing is known, the mappings of now tell: k took its source out of them,
+ * so if something is there, it is what e brought. 1, 0, or -EAGAIN: an event is on its way, read more.
+ */
+static int vacated_before(struct space *s, const struct event *ev, int nr, const struct event *e,
+			  const struct event *k)
+{
+	uint64_t start = MAX(k->start, e->to);
+	uint64_t end = MIN(k->end, e->to + (e->end - e->start));
+
+	if (has_words(s, start, end) && !was_unmapped(ev, nr, start, end))
+		return 1;
+	return s->ops->registered(s, start);
+}
+
+/*
  * Remap e. Words at its destination belong either to memory that was unmapped there before (drop
  * them), or to memory that itself moved away before e happened, although its event was read later:
- * then that one goes first. An unmap of the destination in this batch says that it is the former.
+ * then that one goes first. Returns false if that cannot be decided before more is read; a child
+ * (of a fork that is being built) takes what the order of reading says.
  */
-static void remap_ordered(struct space *s, struct event *ev, int nr, int i)
+static bool remap_ordered(struct space *s, struct event *ev, int nr, int i, bool child)
 {
 	struct event *e = &ev[i];
 	uint64_t to_end = e->to + (e->end - e->start);
 
 	if (e->done)
-		return;
+		return true;
 	e->done = true;
-	if (!mm_mutants.no_order && has_words(s, e->to, to_end) &&
-	    !was_unmapped(ev, nr, e->to, to_end))
-		for (int k = i + 1; k < nr; k++)
-			if (!ev[k].done && ev[k].kind == EVENT_REMAP &&
-			    overlaps(ev[k].start, ev[k].end, e->to, to_end))
-				remap_ordered(s, ev, nr, k);
+	for (int k = i + 1; k < nr; k++) {
+		int first;
+
+		if (ev[k].done || ev[k].kind != EVENT_REMAP ||
+		    !overlaps(ev[k].start, ev[k].end, e->to, to_end))
+			continue;
+		first = vacated_before(s, ev, nr, e, &ev[k]);
+		if ((first == -EAGAIN && !child) ||
+		    (first == 1 && !remap_ordered(s, ev, nr, k, child))) {
+			e->done = false;
+			return false;
+		}
+	}
 	apply_remap(s, e);
+	return true;
 }
 
 /* ---- remove ---- */
@@ -437,7 +463,7 @@ static int collect_arrivals(const struct event *ev, int nr, uint64_t (*arrived)[
 
 /*
  * Remaps and removes as read (remaps reordered among themselves), then unmaps. Returns false if
- * the gate closed before an unmap could be decided: the caller reads more and calls again; what is
+ * the gate closed before one could be decided: the caller reads more and calls again; what is
  * done is marked so.
  */
 static bool apply_ordered(struct space *s, struct event *ev, int nr, bool child)
@@ -449,7 +475,8 @@ static bool apply_ordered(struct space *s, struct event *ev, int nr, bool child)
 		if (ev[i].done)
 			continue;
 		if (ev[i].kind == EVENT_REMAP) {
-			remap_ordered(s, ev, nr, i);
+			if (!remap_ordered(s, ev, nr, i, child))
+				return false;
 		} else if (ev[i].kind == EVENT_REMOVE) {
 			space_drop_range(s, ev[i].start, ev[i].end);
 			space_adopt_later(s, ev[i].start, ev[i].end);
