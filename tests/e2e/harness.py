@@ -466,7 +466,7 @@ class Test:
         job = {'ram': ram, 'report': report, 'swap_dir': self.swap_dir, 'keep': set(keep)}
         return Run(self, command, label=label, job=job, **kw)
 
-    def under_uswap(self, argv, *, timeout=180, status=0, **kw):
+    def under_uswap(self, argv, *, timeout=90, status=0, **kw):
         """A whole job with the checks that hold for every one."""
         run = self.start(argv, **kw).wait(timeout)
         if status is not None:
@@ -484,7 +484,7 @@ class Test:
                 done.stderr.decode('utf-8', 'replace'))
 
     def compare(self, argv, *, fraction, pages_out=5000, pages_in=None, minimum=32 * MIB,
-                timeout=180, stdin=None, swap=None, status=0, after=None, **kw):
+                timeout=90, stdin=None, swap=None, status=0, after=None, **kw):
         """Natively, then under uswap in a part of the memory that it took natively."""
         native = self.native(argv, timeout=timeout, stdin=stdin, **kw).expect_status(status)
         native.sampler.finish()
