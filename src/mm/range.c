@@ -2,8 +2,10 @@
 /*
  * Which ranges of a process are managed, and how a range becomes so (rule 5).
  *
- * Managed is private anonymous memory of at least MIN_RANGE bytes, readable and writable, wherever
- * it came from. A range is registered with the holes on both sides of its VMA: the program runs on
+ * Managed is private anonymous memory of at least MIN_RANGE bytes, wherever it came from and
+ * whatever its protection: a program that reserves first and opens what it uses with mprotect()
+ * must find one mapping there, as natively. (MOVE refuses what is not writable; such pages stay.)
+ * A range is registered with the holes on both sides of its VMA: the program runs on
  * meanwhile, and if its VMA grew into a hole since /proc/PID/maps was read, registering only what
  * was read would split it, which costs a mapping and makes an mremap() across the split fail. If
  * it grew across a whole hole into the next VMA the split is found and mended at once.
@@ -73,7 +75,7 @@ static bool own_range(struct space *s, const struct proc_vma *v)
 
 static bool eligible_kind(const struct proc_vma *v)
 {
-	if (v->shared || v->file || !v->read || !v->write)
+	if (v->shared || v->file)
 		return false;
 	/* "[heap]", "[anon:...]" and no name; not "[stack]", "[vdso]", "[vvar]", "anon_inode:..." */
 	return !v->name[0] || strcmp(v->name, "[heap]") == 0 ||
@@ -143,33 +145,29 @@ static int consider(const struct proc_vma *v, void *arg)
 	return 0;
 }
 
+static int mark_resident(uint64_t start, uint64_t end, void *arg)
+{
+	struct space *s = arg;
+
+	for (uint64_t va = start; va < end; va += PAGE_SIZE) {
+		struct leaf *l = table_leaf(&s->table, va, true, s->order);
+
+		if (!l)
+			return -ENOMEM;
+		/* Old from the start: nothing is known of when it was used. */
+		if (pw_state(l->w[leaf_index(va)]) == PW_NONE)
+			table_set(&s->table, l, leaf_index(va),
+				  pw_make(PW_RESIDENT, 0, 0, (uint8_t)(mm_gen(s->mm) - 3)));
+	}
+	return 0;
+}
+
 /* The pages that are present now become ours. lock held. */
 static int scan_present(struct space *s, uint64_t start, uint64_t end)
 {
-	uint64_t pm[LEAF_PAGES];
+	int fd = space_remote(s)->pagemap_fd;
 
-	for (uint64_t va = start; va < end;) {
-		uint64_t stop = MIN(end, leaf_base(va) + LEAF_BYTES);
-		size_t nr = (stop - va) >> PAGE_SHIFT;
-		struct leaf *l = NULL;
-		int r = s->ops->pagemap(s, va, pm, nr);
-
-		if (r)
-			return r;
-		for (size_t i = 0; i < nr; i++, va += PAGE_SIZE) {
-			if (!(pm[i] & PAGEMAP_PRESENT))
-				continue;
-			if (!l)
-				l = table_leaf(&s->table, va, true, s->order);
-			if (!l)
-				return -ENOMEM;
-			/* Old from the start: nothing is known of when it was used. */
-			if (pw_state(l->w[leaf_index(va)]) == PW_NONE)
-				table_set(&s->table, l, leaf_index(va),
-					  pw_make(PW_RESIDENT, 0, 0, (uint8_t)(mm_gen(s->mm) - 3)));
-		}
-	}
-	return 0;
+	return fd < 0 ? -ENODEV : proc_each_present(fd, start, end, mark_resident, s);
 }
 
 /* What step 3 finds inside the ranges that were registered, and just beside them. */
@@ -234,20 +232,33 @@ static int recheck_vma(const struct proc_vma *v, void *arg)
 	return 0;
 }
 
-/* Registers each range; those refused (EBUSY: the program's own userfaultfd) are taken out. */
+static int register_one(struct space *s, uint64_t low, uint64_t high)
+{
+	return uffd_register(space_remote(s)->uffd, low, high - low, UFFDIO_REGISTER_MODE_MISSING);
+}
+
+/*
+ * Registers each range; those refused (EBUSY: the program's own userfaultfd) are taken out.
+ * Ranges that touch go together: in between, two VMAs that have just become one would be split.
+ */
 static unsigned int register_all(struct space *s, struct candidate *c, unsigned int nr)
 {
-	struct remote *r = space_remote(s);
 	unsigned int kept = 0;
 
 	for (unsigned int i = 0; i < nr && mm_mutants.no_whole_vma; i++) {
 		c[i].low = c[i].start;
 		c[i].high = c[i].start + align_down((c[i].end - c[i].start) / 2, PAGE_SIZE);
 	}
-	for (unsigned int i = 0; i < nr; i++)
-		if (uffd_register(r->uffd, c[i].low, c[i].high - c[i].low,
-				  UFFDIO_REGISTER_MODE_MISSING) == 0)
-			c[kept++] = c[i];
+	for (unsigned int i = 0, next; i < nr; i = next) {
+		bool together;
+
+		for (next = i + 1; next < nr && c[next].low == c[next - 1].high; next++)
+			;
+		together = register_one(s, c[i].low, c[next - 1].high) == 0;
+		for (unsigned int k = i; k < next; k++)
+			if (together || register_one(s, c[k].low, c[k].high) == 0)
+				c[kept++] = c[k];
+	}
 	vmstat_add(VMSTAT_uffd_register, kept);
 	return kept;
 }

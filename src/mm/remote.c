@@ -111,9 +111,16 @@ static void remote_wake(struct space *s, uint64_t va)
 	(void)uffd_wake(space_remote(s)->uffd, va, 1);
 }
 
+/*
+ * The kernel looks for the mapping before it looks at the gate: "not registered" may come from an
+ * unmap or remap whose event is unread. Only with the gate open afterwards is it an answer; the
+ * reader, who asks, is the only one who could have opened it in between.
+ */
 static int remote_registered(struct space *s, uint64_t va)
 {
-	return uffd_registered(space_remote(s)->uffd, va);
+	int r = uffd_registered(space_remote(s)->uffd, va);
+
+	return r == 0 && remote_gate_open(s) == 0 ? -EAGAIN : r;
 }
 
 static int remote_pagemap(struct space *s, uint64_t va, uint64_t *entry, size_t nr)

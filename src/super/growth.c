@@ -33,7 +33,9 @@
 #define SHORTEST_NS (500 * NSEC_PER_USEC)
 #define LONGEST_NS (20 * NSEC_PER_MSEC)
 #define ADOPT_NS (250 * NSEC_PER_MSEC)
-#define RESCAN_NS (200 * NSEC_PER_MSEC)
+/* How often all mappings are looked at although no size changed (mprotect), at least. */
+#define RESCAN_NS (25 * NSEC_PER_MSEC)
+#define RESCAN_SHARE 20 /* and never more than 1/20 of the time */
 /* How fast pages shared after a fork may become private between two looks, bytes per second. */
 #define UNSHARE_RATE (1ull << 30)
 
@@ -205,7 +207,7 @@ static void growth_thread(void *arg)
 	struct job *j = arg;
 	struct pollfd stop = {.fd = j->stop_fd, .events = POLLIN};
 	struct timespec ts = {0};
-	uint64_t last_full = 0, last_adopt = 0;
+	uint64_t last_full = 0, last_adopt = 0, full_cost = 0;
 	bool was_short = false;
 
 	/* It runs for microseconds, and being late costs the budget. */
@@ -220,12 +222,15 @@ static void growth_thread(void *arg)
 			adopt_all(j);
 		}
 		if (is_short) {
-			bool full = !was_short || now - last_full > RESCAN_NS;
+			bool full = !was_short ||
+				    now - last_full > MAX(RESCAN_NS, RESCAN_SHARE * full_cost);
 
-			if (full)
-				last_full = now;
 			j->scan_round++;
 			scan_all(j, full);
+			if (full) {
+				last_full = clock_now_ns();
+				full_cost = last_full - now;
+			}
 		}
 		was_short = is_short;
 		mm_tick(&j->mm);

@@ -9,8 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "sys/uapi.h"
 
 static ssize_t read_file(const char *path, char *buf, size_t len)
 {
@@ -391,6 +394,57 @@ int proc_pagemap(int fd, uint64_t va, uint64_t *entry, size_t nr)
 		if (n <= 0)
 			return n < 0 ? -errno : -ESRCH;
 		have += (size_t)n;
+	}
+	return 0;
+}
+
+/* Page by page, where there is no PAGEMAP_SCAN (before Linux 6.7). */
+static int each_present_slow(int fd, uint64_t start, uint64_t end,
+			     int (*fn)(uint64_t start, uint64_t end, void *arg), void *arg)
+{
+	uint64_t pm[512];
+
+	while (start < end) {
+		size_t nr = MIN((end - start) >> PAGE_SHIFT, ARRAY_SIZE(pm));
+		int r = proc_pagemap(fd, start, pm, nr);
+
+		for (size_t i = 0; i < nr && !r; i++, start += PAGE_SIZE)
+			if (pm[i] & PAGEMAP_PRESENT)
+				r = fn(start, start + PAGE_SIZE, arg);
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
+int proc_each_present(int fd, uint64_t start, uint64_t end,
+		      int (*fn)(uint64_t start, uint64_t end, void *arg), void *arg)
+{
+	struct page_region region[64];
+
+	while (start < end) {
+		struct pm_scan_arg a = {.size = sizeof(a),
+					.start = start,
+					.end = end,
+					.vec = (uint64_t)(uintptr_t)region,
+					.vec_len = ARRAY_SIZE(region),
+					.category_mask = PAGE_IS_PRESENT,
+					.return_mask = PAGE_IS_PRESENT};
+		int n = ioctl(fd, PAGEMAP_SCAN, &a);
+
+		if (n < 0 && (errno == ENOTTY || errno == EINVAL))
+			return each_present_slow(fd, start, end, fn, arg);
+		if (n < 0)
+			return -errno;
+		for (int i = 0; i < n; i++) {
+			int r = fn(region[i].start, region[i].end, arg);
+
+			if (r)
+				return r;
+		}
+		if (a.walk_end <= start)
+			return -EIO;
+		start = a.walk_end;
 	}
 	return 0;
 }

@@ -66,6 +66,13 @@ int proc_in_madvise(pid_t pid);
 #define PAGEMAP_PRESENT (1ull << 63)
 #define PAGEMAP_SWAPPED (1ull << 62)
 #define PAGEMAP_GUARD (1ull << 58)
+/*
+ * Calls fn for each run of present pages in [start, end) of an open /proc/PID/pagemap, until it
+ * returns nonzero, which is returned. Costs what is mapped, not what is reserved, where the kernel
+ * has PAGEMAP_SCAN.
+ */
+int proc_each_present(int fd, uint64_t start, uint64_t end,
+		      int (*fn)(uint64_t start, uint64_t end, void *arg), void *arg);
 /* Reads nr entries of an open /proc/PID/pagemap. */
 int proc_pagemap(int fd, uint64_t va, uint64_t *entry, size_t nr);
 
