@@ -166,71 +166,71 @@ static bool has_words(struct space *s, uint64_t start, uint64_t end)
 	return found;
 }
 
-/*
- * Was [start, end) unmapped by somebody in this batch? The unmap of a remap's own source does not
- * count: it is the last part of that very call, read after the remap, and what was there has moved.
- */
-static bool was_unmapped(const struct event *ev, int nr, uint64_t start, uint64_t end)
+/* The unmap of a remap's own source is the last part of that very call, read after the remap. */
+static bool is_own_source(const struct event *ev, int k)
 {
-	for (int k = 0; k < nr; k++) {
-		int sources = 0;
+	int sources = 0;
 
-		if (ev[k].kind != EVENT_UNMAP || !overlaps(ev[k].start, ev[k].end, start, end))
+	for (int m = 0; m < k; m++) {
+		if (ev[m].start != ev[k].start || ev[m].end != ev[k].end)
 			continue;
-		for (int m = 0; m < k; m++) {
-			if (ev[m].start != ev[k].start || ev[m].end != ev[k].end)
-				continue;
-			if (ev[m].kind == EVENT_REMAP)
-				sources++;
-			else if (ev[m].kind == EVENT_UNMAP && sources)
-				sources--;
-		}
-		if (!sources)
-			return true;
+		if (ev[m].kind == EVENT_REMAP)
+			sources++;
+		else if (ev[m].kind == EVENT_UNMAP && sources)
+			sources--;
 	}
-	return false;
+	return sources > 0;
 }
 
-/*
- * Remap e arrived where pending remap k starts: did k happen first? Where nobody unmapped the words
- * that are there, they can only have left by k. Where somebody did (perhaps e itself, with all of
- * its destination), or nothing is known, the mappings of now tell: k took its source out of them,
- * so if something is there, it is what e brought. 1, 0, or -EAGAIN: an event is on its way, read more.
- */
-static int vacated_before(struct space *s, const struct event *ev, int nr, const struct event *e,
-			  const struct event *k)
+/* The first event after i, not applied yet, of the given kind that empties part of the range. */
+static int next_vacater(const struct event *ev, int nr, int i, enum event_kind kind, uint64_t start,
+			uint64_t end)
 {
-	uint64_t start = MAX(k->start, e->to);
-	uint64_t end = MIN(k->end, e->to + (e->end - e->start));
-
-	if (has_words(s, start, end) && !was_unmapped(ev, nr, start, end))
-		return 1;
-	return s->ops->registered(s, start);
+	for (int k = i + 1; k < nr; k++)
+		if (!ev[k].done && ev[k].kind == kind &&
+		    overlaps(ev[k].start, ev[k].end, start, end) &&
+		    (kind == EVENT_REMAP || !is_own_source(ev, k)))
+			return k;
+	return -1;
 }
 
 /*
- * Remap e. Words at its destination belong either to memory that was unmapped there before (drop
- * them), or to memory that itself moved away before e happened, although its event was read later:
- * then that one goes first. Returns false if that cannot be decided before more is read; a child
- * (of a fork that is being built) takes what the order of reading says.
+ * Remap i, whose destination has words although all events read before it are applied. mremap
+ * found the place empty or emptied it, so what was there left by a call whose event was read
+ * later: by a remap, which then goes first, or by an unmap: then its words are dropped. Where both
+ * are to come the mappings of now tell: if a remap took away what was there before, what i brought
+ * is there still; if it is the one that took away what i brought, nothing is.
+ * Returns the remap to apply first, -1 for none, -EAGAIN to read more.
  */
+static int goes_before(struct space *s, const struct event *ev, int nr, int i, bool child)
+{
+	uint64_t start = ev[i].to, end = ev[i].to + (ev[i].end - ev[i].start);
+	int remap = next_vacater(ev, nr, i, EVENT_REMAP, start, end);
+	int unmap = next_vacater(ev, nr, i, EVENT_UNMAP, start, end), r;
+
+	if (remap < 0 || (unmap >= 0 && unmap < remap))
+		return -1;
+	if (unmap < 0)
+		return remap;
+	r = s->ops->registered(s, MAX(start, ev[remap].start));
+	if (r == -EAGAIN && !child)
+		return -EAGAIN;
+	return r == 0 ? -1 : remap;
+}
+
+/* Returns false if it cannot be decided before more is read. */
 static bool remap_ordered(struct space *s, struct event *ev, int nr, int i, bool child)
 {
 	struct event *e = &ev[i];
 	uint64_t to_end = e->to + (e->end - e->start);
 
-	if (e->done)
-		return true;
 	e->done = true;
-	for (int k = i + 1; k < nr; k++) {
-		int first;
+	while (has_words(s, e->to, to_end)) {
+		int k = goes_before(s, ev, nr, i, child);
 
-		if (ev[k].done || ev[k].kind != EVENT_REMAP ||
-		    !overlaps(ev[k].start, ev[k].end, e->to, to_end))
-			continue;
-		first = vacated_before(s, ev, nr, e, &ev[k]);
-		if ((first == -EAGAIN && !child) ||
-		    (first == 1 && !remap_ordered(s, ev, nr, k, child))) {
+		if (k == -1)
+			break;
+		if (k < 0 || !remap_ordered(s, ev, nr, k, child)) {
 			e->done = false;
 			return false;
 		}
@@ -338,28 +338,47 @@ void space_adopt(struct space *s)
 /* ---- unmap ---- */
 
 struct unmap {
-	const uint64_t (*arrived)[2]; /* destinations of remaps in this batch */
-	int nr_arrived;
+	const struct event *ev;
+	int nr, at;
 	bool child; /* of a fork that is being built: it has not changed its mappings since */
 	bool again; /* the gate closed meanwhile: read more before this can be decided */
 };
 
+static bool covers(uint64_t start, uint64_t bytes, uint64_t va)
+{
+	return va >= start && va - start < bytes;
+}
+
+/*
+ * Unmap `at` of the page at va. What arrived there by a remap of this batch may have arrived after
+ * the unmap happened, although that was read before: then it is there now, or a later remap took
+ * it on.
+ */
 static void unmap_one(struct space *s, struct leaf *l, unsigned int idx, uint64_t va, void *arg)
 {
 	struct unmap *u = arg;
 	bool arrived = false;
+	int r;
 
 	if (u->again)
 		return;
-	for (int i = 0; i < u->nr_arrived && !arrived; i++)
-		arrived = va >= u->arrived[i][0] && va < u->arrived[i][1];
-	if (arrived) {
-		int r = s->ops->registered(s, va);
+	for (int i = 0; i < u->nr && !arrived; i++)
+		arrived = u->ev[i].kind == EVENT_REMAP && u->ev[i].done &&
+			  covers(u->ev[i].to, u->ev[i].end - u->ev[i].start, va);
+	r = arrived ? s->ops->registered(s, va) : 0;
+	if (r == -EAGAIN && !u->child)
+		u->again = true;
+	if (r != 0 && r != -ESRCH)
+		return;
+	for (int k = u->at + 1; k < u->nr && arrived; k++) {
+		const struct event *e = &u->ev[k];
 
-		if (r == -EAGAIN && !u->child)
-			u->again = true;
-		if (r != 0 && r != -ESRCH)
-			return; /* it arrived after the unmap: keep */
+		if (e->done || e->kind != EVENT_REMAP)
+			continue;
+		if (covers(e->start, e->end - e->start, va))
+			return;
+		if (covers(e->to, e->end - e->start, va))
+			break;
 	}
 	drop_one(s, l, idx, va, NULL);
 }
@@ -424,7 +443,6 @@ struct reading {
 	uint64_t pending[MAX_FORKS][MAX_EVENTS / 64];
 	int nr_children;
 	struct event sub[MAX_EVENTS]; /* those that one child needs */
-	uint64_t arrived[MAX_EVENTS][2]; /* destinations of remaps, see collect_arrivals() */
 };
 
 /* NULL: out of memory. Never freed: the threads that read events live as long as the process. */
@@ -448,48 +466,35 @@ static void apply_in_read_order(struct space *s, struct event *ev, int nr)
 	}
 }
 
-static int collect_arrivals(const struct event *ev, int nr, uint64_t (*arrived)[2])
-{
-	int n = 0;
-
-	for (int i = 0; i < nr; i++) {
-		if (ev[i].kind != EVENT_REMAP)
-			continue;
-		arrived[n][0] = ev[i].to;
-		arrived[n++][1] = ev[i].to + (ev[i].end - ev[i].start);
-	}
-	return n;
-}
-
 /*
- * Remaps and removes as read (remaps reordered among themselves), then unmaps. Returns false if
- * the gate closed before one could be decided: the caller reads more and calls again; what is
- * done is marked so.
+ * In the order of reading, but for calls that overlapped (remap_ordered(), unmap_one()). Returns
+ * false if the gate closed before one could be decided: the caller reads more and calls again;
+ * what is done is marked so.
  */
 static bool apply_ordered(struct space *s, struct event *ev, int nr, bool child)
 {
-	uint64_t(*arrived)[2] = reading_buffer()->arrived;
-	struct unmap u = {.arrived = (const uint64_t(*)[2])arrived, .child = child};
-
 	for (int i = 0; i < nr; i++) {
+		struct unmap u = {.ev = ev, .nr = nr, .at = i, .child = child};
+
 		if (ev[i].done)
 			continue;
-		if (ev[i].kind == EVENT_REMAP) {
+		switch (ev[i].kind) {
+		case EVENT_REMAP:
 			if (!remap_ordered(s, ev, nr, i, child))
 				return false;
-		} else if (ev[i].kind == EVENT_REMOVE) {
+			break;
+		case EVENT_REMOVE:
 			space_drop_range(s, ev[i].start, ev[i].end);
 			space_adopt_later(s, ev[i].start, ev[i].end);
-			ev[i].done = true;
+			break;
+		case EVENT_UNMAP:
+			for_each_word(s, ev[i].start, ev[i].end, unmap_one, &u);
+			if (u.again)
+				return false;
+			break;
+		default:
+			break;
 		}
-	}
-	u.nr_arrived = collect_arrivals(ev, nr, arrived);
-	for (int i = 0; i < nr; i++) {
-		if (ev[i].done || ev[i].kind != EVENT_UNMAP)
-			continue;
-		for_each_word(s, ev[i].start, ev[i].end, unmap_one, &u);
-		if (u.again)
-			return false;
 		ev[i].done = true;
 	}
 	return true;
@@ -578,12 +583,37 @@ static void copy_for_children(struct space *s, struct reading *rd, int from)
 	}
 }
 
+struct evidence {
+	const struct reading *rd;
+	int child;
+	uint64_t va; /* first word that no remap brought there; 0: none */
+};
+
+/*
+ * Did a remap of this batch bring something to va before the fork? Then that va is mapped in the
+ * child says nothing of an event that took away what had been there.
+ */
+static bool arrived_before_fork(const struct reading *rd, int c, uint64_t va)
+{
+	struct space *child = rd->child[c];
+
+	for (int i = 0; i < rd->nr; i++) {
+		const struct event *e = &rd->ev[i];
+
+		if (e->kind == EVENT_REMAP && is_pending(rd, c, i) && va >= e->to &&
+		    va < e->to + (e->end - e->start) &&
+		    child->ops->registered(child, e->start) == 0)
+			return true;
+	}
+	return false;
+}
+
 static void first_word(struct space *s, struct leaf *l, unsigned int idx, uint64_t va, void *arg)
 {
-	uint64_t *first = arg;
+	struct evidence *ev = arg;
 
-	if (!*first)
-		*first = va;
+	if (!ev->va && !arrived_before_fork(ev->rd, ev->child, va))
+		ev->va = va;
 }
 
 /* A remap that sends no unmap of its source left it mapped. */
@@ -597,19 +627,23 @@ static bool source_is_kept(const struct reading *rd, const struct event *e)
 }
 
 /* What the child's own mappings say: did e happen before the fork (1), after it (-1), unknown? */
-static int fork_verdict(struct space *child, const struct event *e, bool keeps_source)
+static int fork_verdict(const struct reading *rd, int c, const struct event *e)
 {
-	uint64_t va = 0;
+	struct space *child = rd->child[c];
+	struct evidence ev = {.rd = rd, .child = c};
+	uint64_t va;
 	int r;
 
 	if (e->kind == EVENT_REMOVE)
 		return 0;
-	for_each_word(child, e->start, e->end, first_word, &va);
-	if (!va && e->kind == EVENT_UNMAP)
+	for_each_word(child, e->start, e->end, first_word, &ev);
+	if (!ev.va && e->kind == EVENT_UNMAP)
 		return 0;
-	va = va ? va : e->start;
+	va = ev.va ? ev.va : e->start;
+	if (!ev.va && arrived_before_fork(rd, c, va))
+		return child->ops->registered(child, e->to) == 1;
 	r = child->ops->registered(child, va);
-	if (r == 1 && e->kind == EVENT_REMAP && keeps_source) {
+	if (r == 1 && e->kind == EVENT_REMAP && source_is_kept(rd, e)) {
 		/* MREMAP_DONTUNMAP: the source stays. Its destination came to be by the call. */
 		if (has_words(child, e->to, e->to + (e->end - e->start)))
 			return 0;
@@ -621,40 +655,27 @@ static int fork_verdict(struct space *child, const struct event *e, bool keeps_s
 
 /*
  * The order of reading is that of happening, but for operations that overlapped the fork: an unmap
- * or remap posts its event after it let go of the mmap lock, and so does the fork. Each of them
+ * or remap posts its events after it let go of the mmap lock, and so does the fork. Each of them
  * takes the range that it starts from out of the mappings, so the child's mappings, which are those
- * of the moment of the fork, tell on which side an event next to the fork belongs. From the fork
- * outwards, up to the first that agrees with the order of reading. Of a remove either side is
- * right, since the call had not returned when the fork began.
+ * of the moment of the fork, tell on which side an event belongs. Each is asked for itself: one
+ * that agrees with the order of reading may have overlapped the fork as well, and says nothing of
+ * those beyond it. Of a remove either side is right, since one of the two calls had not returned
+ * when the other began.
  */
 static void fork_settle(struct reading *rd, int c)
 {
 	struct space *child = rd->child[c];
-	int at = rd->child_at[c], last = at, n = 0;
+	int at = rd->child_at[c], n = 0;
 
-	for (int i = at - 1; i >= 0; i--) {
-		int v = is_pending(rd, c, i) ? fork_verdict(child, &rd->ev[i], source_is_kept(rd, &rd->ev[i])) : 0;
+	for (int i = 0; i < rd->nr; i++) {
+		int v = is_pending(rd, c, i) ? fork_verdict(rd, c, &rd->ev[i]) : 0;
+		bool before = is_pending(rd, c, i) && (i < at ? v >= 0 : v > 0);
 
-		if (v > 0)
-			break;
-		if (v < 0)
-			rd->pending[c][i / 64] &= ~(1ull << (i % 64));
-	}
-	for (int i = at + 1; i < rd->nr; i++) {
-		int v = is_pending(rd, c, i) ? fork_verdict(child, &rd->ev[i], source_is_kept(rd, &rd->ev[i])) : 0;
-
-		if (v < 0)
-			break;
-		if (v > 0)
-			last = i;
-	}
-	for (int i = 0; i <= last; i++) {
-		if (rd->ev[i].kind == EVENT_FORK)
+		if (rd->ev[i].kind == EVENT_FORK || (i > at && !before))
 			continue;
-		/* Those that the copied table has in it count as arrivals only. */
+		/* Those that the copied table has in it, and later ones, count as arrivals only. */
 		rd->sub[n] = rd->ev[i];
-		rd->sub[n++].done =
-			!is_pending(rd, c, i) || (i > at && rd->ev[i].kind == EVENT_REMOVE);
+		rd->sub[n++].done = !before;
 	}
 	(void)apply_ordered(child, rd->sub, n, true);
 }
