@@ -7,6 +7,16 @@ LOCK_CLASS(fake_class, "fake", RANK_MEM + 1);
 
 #define FAKE_BUG(...) (fprintf(stderr, "fake: " __VA_ARGS__), fputc('\n', stderr), abort())
 
+/* One line of the trace: of which space, thread (-1: the engine) and pages. */
+#define TRACE(f, t, page, nr, ...)                                                                 \
+	do {                                                                                       \
+		if ((f)->w->trace) {                                                               \
+			fprintf(stderr, "%d.%d %u+%u ", (f)->index, (int)(t), page, nr);           \
+			fprintf(stderr, __VA_ARGS__);                                              \
+			fputc('\n', stderr);                                                       \
+		}                                                                                  \
+	} while (0)
+
 static struct fake *fake_of(struct space *s)
 {
 	return s->impl;
@@ -124,10 +134,12 @@ static int fake_read_events(struct space *s, struct event *ev, int max)
 			.kind = EVENT_FAULT, .write = th->write, .start = fake_va(th->page)};
 	}
 	while (n < max && f->nr_events) {
-		struct fake_thread *th = &f->thread[f->events[0]];
+		unsigned int t = f->events[0];
+		struct fake_thread *th = &f->thread[t];
 
 		memmove(f->events, f->events + 1, --f->nr_events * sizeof(f->events[0]));
 		th->state = T_READ;
+		TRACE(f, t, 0u, 0u, "read event %u of op %d", th->at, th->op);
 		ev[n++] = th->ev[th->at];
 	}
 	us_mutex_unlock(&f->w->lock);
@@ -227,6 +239,8 @@ static int64_t fake_copy(struct space *s, uint64_t va, const void *src, uint64_t
 		if (p->guard)
 			wrong_page(f, (unsigned int)(p - f->page), "a guard marker was overwritten");
 		put_page(p, page_content((const char *)src + done * (int64_t)PAGE_SIZE));
+		TRACE(f, -1, (unsigned int)(p - f->page), 1u, "copy %llx",
+		      (unsigned long long)p->content);
 		wake_page(f, (unsigned int)(p - f->page));
 	}
 	us_mutex_unlock(&f->w->lock);
@@ -244,6 +258,7 @@ static int fill_one(struct space *s, uint64_t va, bool poison)
 	r = fill_error(f, p, true);
 	if (!r) {
 		put_page(p, 0);
+		TRACE(f, -1, (unsigned int)(p - f->page), 1u, poison ? "poison" : "zeros");
 		p->present = !poison;
 		p->poisoned = poison;
 		f->nr_poisoned += poison;
@@ -353,6 +368,8 @@ static int move_page(struct fake *f, const struct batch_item *it, unsigned int k
 	if (st->present)
 		FAKE_BUG("two pages are moved to one place of staging");
 	*st = (struct staged){p->content, true};
+	TRACE(f, -1, (unsigned int)(p - f->page), 1u, "move %llx",
+	      (unsigned long long)p->content);
 	p->present = p->lazy = false;
 	f->nr_moved_pages++;
 	return 0;
@@ -589,6 +606,9 @@ static void add_event(struct fake *f, unsigned int t, struct event ev)
 {
 	struct fake_thread *th = &f->thread[t];
 
+	TRACE(f, t, (unsigned int)((ev.start - FAKE_BASE) >> PAGE_SHIFT),
+	      (unsigned int)((ev.end - ev.start) >> PAGE_SHIFT), "event kind %d to %d", ev.kind,
+	      (int)((ev.to - FAKE_BASE) >> PAGE_SHIFT));
 	th->ev[th->nr_ev++] = ev;
 	th->state = T_POST;
 	f->changing++;
@@ -618,22 +638,40 @@ static bool one_vma(struct fake *f, unsigned int page, unsigned int nr)
 	return true;
 }
 
-/* Is MADV_DONTNEED or MADV_FREE in progress there? */
-static bool being_emptied(struct fake *f, unsigned int page)
+static bool in_progress(struct fake *f, unsigned int page, enum fake_op op)
 {
 	for (unsigned int t = 0; t < FAKE_THREADS; t++) {
 		struct fake_thread *th = &f->thread[t];
 
-		if (th->state != T_IDLE && (th->op == OP_DONTNEED || th->op == OP_FREE) &&
-		    page >= th->start && page < th->end)
+		if (th->state != T_IDLE && th->op == op && page >= th->start && page < th->end)
 			return true;
 	}
+	return false;
+}
+
+static bool being_emptied(struct fake *f, unsigned int page)
+{
+	return in_progress(f, page, OP_DONTNEED) || in_progress(f, page, OP_FREE);
+}
+
+/*
+ * Is some of it the result of a call that has not returned? The program cannot know of that yet,
+ * so it does not act on it. What such a call has freed, however, the kernel gives to anybody.
+ */
+static bool not_returned(struct fake *f, unsigned int page, unsigned int nr)
+{
+	for (unsigned int i = page; i < page + nr; i++)
+		if (in_progress(f, i, OP_MREMAP) || in_progress(f, i, OP_MMAP))
+			return true;
 	return false;
 }
 
 static void do_mmap(struct fake *f, unsigned int t, unsigned int page, unsigned int nr,
 		    uint8_t mode)
 {
+	TRACE(f, t, page, nr, "mmap");
+	f->thread[t].start = page;
+	f->thread[t].end = page + nr;
 	unmap_pages(f, t, page, nr);
 	f->w->next_vma++;
 	for (unsigned int i = page; i < page + nr; i++) {
@@ -648,7 +686,7 @@ bool fake_mmap(struct fake *f, unsigned int t, unsigned int page, unsigned int n
 	bool good;
 
 	us_mutex_lock(&f->w->lock);
-	good = page + nr <= FAKE_PAGES && begin(f, t, OP_MMAP);
+	good = page + nr <= FAKE_PAGES && !not_returned(f, page, nr) && begin(f, t, OP_MMAP);
 	if (good)
 		do_mmap(f, t, page, nr, mode);
 	us_mutex_unlock(&f->w->lock);
@@ -660,7 +698,7 @@ bool fake_munmap(struct fake *f, unsigned int t, unsigned int page, unsigned int
 	bool good;
 
 	us_mutex_lock(&f->w->lock);
-	good = page + nr <= FAKE_PAGES && begin(f, t, OP_MUNMAP);
+	good = page + nr <= FAKE_PAGES && !not_returned(f, page, nr) && begin(f, t, OP_MUNMAP);
 	if (good)
 		unmap_pages(f, t, page, nr);
 	us_mutex_unlock(&f->w->lock);
@@ -674,6 +712,8 @@ static void do_mremap(struct fake *f, unsigned int t, unsigned int page, unsigne
 	uint8_t mode = f->page[page].mode;
 	uint32_t vma = ++f->w->next_vma;
 
+	f->thread[t].start = to;
+	f->thread[t].end = to + new_nr;
 	unmap_pages(f, t, to, new_nr);
 	for (unsigned int i = 0; i < new_nr; i++) {
 		struct fake_page *p = &f->page[to + i];
@@ -699,7 +739,9 @@ bool fake_mremap(struct fake *f, unsigned int t, unsigned int page, unsigned int
 
 	us_mutex_lock(&f->w->lock);
 	good = one_vma(f, page, nr) && new_nr >= nr && to + new_nr <= FAKE_PAGES &&
-	       (to + new_nr <= page || page + nr <= to) && begin(f, t, OP_MREMAP);
+	       (to + new_nr <= page || page + nr <= to) && !not_returned(f, page, nr) &&
+	       !not_returned(f, to, new_nr) && begin(f, t, OP_MREMAP);
+	TRACE(f, t, page, nr, "mremap to %u+%u: %d", to, new_nr, good);
 	if (good)
 		do_mremap(f, t, page, nr, to, new_nr);
 	us_mutex_unlock(&f->w->lock);
@@ -711,6 +753,7 @@ static void empty_range(struct fake *f, struct fake_thread *th)
 {
 	uint32_t vma = f->page[th->start].vma;
 
+	TRACE(f, th - f->thread, th->start, th->end - th->start, "emptied");
 	for (unsigned int i = th->start; vma && i < th->end; i++) {
 		struct fake_page *p = &f->page[i];
 
@@ -745,8 +788,13 @@ static void do_madvise(struct fake *f, unsigned int t, unsigned int page, unsign
 		empty_range(f, th);
 		return;
 	}
-	for (unsigned int i = page; i < page + nr; i++)
+	for (unsigned int i = page; i < page + nr; i++) {
 		f->page[i].zero_too = true;
+		/* A fork() that has not returned: either call may be the first. */
+		for (unsigned int k = 0; k < FAKE_THREADS; k++)
+			if (f->thread[k].state != T_IDLE && f->thread[k].op == OP_FORK)
+				f->thread[k].child->page[i].zero_too = true;
+	}
 	add_event(f, t, (struct event){.kind = EVENT_REMOVE, .start = fake_va(page),
 				       .end = fake_va(page + nr)});
 }
@@ -756,7 +804,8 @@ bool fake_madvise(struct fake *f, unsigned int t, unsigned int page, unsigned in
 	bool good;
 
 	us_mutex_lock(&f->w->lock);
-	good = one_vma(f, page, nr) && begin(f, t, free_it ? OP_FREE : OP_DONTNEED);
+	good = one_vma(f, page, nr) && !not_returned(f, page, nr) &&
+	       begin(f, t, free_it ? OP_FREE : OP_DONTNEED);
 	if (good)
 		do_madvise(f, t, page, nr);
 	us_mutex_unlock(&f->w->lock);
@@ -776,6 +825,7 @@ struct fake *fake_fork(struct fake *f, unsigned int t)
 			c->page[i].pinned = false;
 		}
 		f->thread[t].child = c;
+		TRACE(f, t, 0u, FAKE_PAGES, "fork of %d", c->index);
 		add_event(f, t, (struct event){.kind = EVENT_FORK, .child_fd = c->index});
 	}
 	us_mutex_unlock(&f->w->lock);
@@ -811,6 +861,7 @@ static void store(struct fake *f, struct fake_thread *th)
 	p->zero_too = being_emptied(f, th->page);
 	p->lost = p->shared = p->lazy = false;
 	p->changed_at = ++f->w->now;
+	TRACE(f, th - f->thread, th->page, 1u, "write %llx", (unsigned long long)p->content);
 }
 
 /* Touches the next page. False: the access has ended, or waits. */
@@ -824,6 +875,7 @@ static bool touch(struct fake *f, unsigned int t)
 	if (p->present) {
 		look(f, th->page);
 		th->saw = p->content;
+		TRACE(f, t, th->page, 1u, "sees %llx", (unsigned long long)p->content);
 		if (th->write)
 			store(f, th);
 	} else if (p->poisoned && !p->lost && !f->w->expect_wrong) {
@@ -865,6 +917,7 @@ bool fake_run(struct fake *f, unsigned int t)
 	switch (f->dead ? T_IDLE : th->state) {
 	case T_POST:
 		f->events[f->nr_events++] = t;
+		TRACE(f, t, 0u, 0u, "posts event %u of op %d", th->at, th->op);
 		th->state = T_POSTED;
 		break;
 	case T_READ:

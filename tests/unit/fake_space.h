@@ -86,7 +86,7 @@ struct fake_thread {
 	bool write;
 	uint64_t token;	    /* written to the next page; 0: a new one each */
 	uint64_t began_at;  /* MADV_* */
-	unsigned int start, end;
+	unsigned int start, end; /* MADV_*: the range; OP_MREMAP, OP_MMAP: the result */
 	struct fake *child;
 	/* of the last page that was read */
 	uint64_t saw;
@@ -146,6 +146,7 @@ struct world {
 	uint64_t visits;
 	const char *what; /* printed with a wrong page */
 	uint64_t seed;
+	bool trace; /* prints all that happens */
 };
 
 /* A job with one device; order as in mm_config. Ends the test on failure. */

@@ -7,7 +7,7 @@
  *
  * Each page is compared on each visit. Then the same with a rule left out: a wrong page must show.
  *
- * usage: test_mm_model [FIRST_SEED [SEEDS [STEPS]]]
+ * usage: test_mm_model [FIRST_SEED [SEEDS [STEPS [trace]]]]
  */
 #include "fake_space.h"
 
@@ -22,6 +22,12 @@ struct model {
 	struct fake *alive[MAX_ALIVE];
 	int nr_alive;
 };
+
+/*
+ * mremap() that makes a range larger: what of the batch of events is about the new part cannot be
+ * told (docs/fault-states.md, "Where it is not exact"), so it is off.
+ */
+static bool remaps_grow;
 
 static struct model *model_of(struct world *w)
 {
@@ -60,7 +66,7 @@ static void begin_remap(struct model *m, struct fake *f, unsigned int t)
 	nr = clip(f, page, nr);
 	if (!nr)
 		return;
-	grown = nr + (draw(m, 4) ? 0 : draw(m, 9));
+	grown = nr + (remaps_grow && draw(m, 4) == 0 ? draw(m, 9) : 0);
 	to = FIRST_PAGE + draw(m, WINDOW - grown);
 	if (draw(m, 2))
 		to = align_down(to, 16);
@@ -231,6 +237,8 @@ static struct dev *device_for(uint64_t seed)
 	return seed % 3 ? dev_ram_create(1u << 14, &err) : dev_zram_create(&zc, &err);
 }
 
+static bool trace;
+
 /* Returns the number of wrong pages: 0, unless they are expected. */
 static unsigned int run_seed(uint64_t seed, unsigned int steps, bool expect_wrong)
 {
@@ -242,6 +250,7 @@ static unsigned int run_seed(uint64_t seed, unsigned int steps, bool expect_wron
 	rng_init(&m.rng, seed * 0x9e3779b97f4a7c15ull);
 	w->seed = seed;
 	w->what = "test_mm_model";
+	w->trace = trace;
 	w->expect_wrong = expect_wrong;
 	m.alive[0] = fake_create(w);
 	fake_map(m.alive[0], FIRST_PAGE, WINDOW / 2);
@@ -333,5 +342,6 @@ int main(int argc, char **argv)
 		nr_seeds = (unsigned int)strtoul(argv[2], NULL, 0);
 	if (argc > 3)
 		nr_steps = (unsigned int)strtoul(argv[3], NULL, 0);
+	trace = argc > 4;
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
