@@ -41,11 +41,11 @@ def await_death(run, seconds, what):
         time.sleep(0.01)
 
 
-def expect_no_wrong_byte(files):
+def expect_no_wrong_byte(files, when='at the end'):
     for f in files:
         checks, wrong, _ = counters(f)
         check(checks > 0, 'nothing was checked')
-        check(wrong == 0, f'{wrong} wrong pages of {checks} were read')
+        check(wrong == 0, f'{wrong} wrong pages of {checks} were read, seen {when}')
 
 
 @case(timeout=120)
@@ -54,6 +54,7 @@ def supervisor_killed(t):
     for attempt in range(3):
         run, files = checking_job(t)
         time.sleep(0.1 * attempt)
+        expect_no_wrong_byte(files, 'before the supervisor was killed')
         os.kill(run.supervisor(), signal.SIGKILL)
         took = await_death(run, 1.0, 'kill -9 of the supervisor')
         run.wait(5)
@@ -71,6 +72,7 @@ def supervisor_stopped_then_killed(t):
     supervisor = run.supervisor()
     os.kill(supervisor, signal.SIGSTOP)
     time.sleep(0.5)
+    expect_no_wrong_byte(files, 'before the supervisor was killed')
     os.kill(supervisor, signal.SIGKILL)
     await_death(run, 1.0, 'SIGSTOP and SIGKILL of the supervisor')
     run.wait(5)

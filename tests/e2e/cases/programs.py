@@ -62,7 +62,7 @@ if __name__ == "__main__":
 def python_multiprocessing(t):
     """Workers made by fork read what they inherited and write their own copies."""
     _, run = t.compare([need('python3'), t.write('work.py', PYTHON_FORK)], fraction=0.45,
-                       pages_out=15000)
+                       pages_out=8000)
     check(run.vmstat('uffd_fork') >= 3, f'uffd_fork {run.vmstat("uffd_fork")}')
 
 

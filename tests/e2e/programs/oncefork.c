@@ -2,13 +2,13 @@
 /*
  * Memory that was once shared with a forked child must become evictable again. Rule 7.
  *
- * Fills a first region while there is room, forks a child that ends (or, with -k, stays), fills a
- * second region so that room gets short, and walks that one so that the first is the cold one.
- * Then counts how many pages of the first region are out, and checks all.
+ * Fills a first region while there is room, forks a child that ends (or, with -k, stays and checks
+ * its own at the end), fills a second region so that room gets short, and walks that one so that
+ * the first is the cold one. Then counts how many pages of the first region are out, and checks
+ * all. -F: by _Fork, which runs no handlers.
  * Prints "pages=P out=N wrong=W". Exit status 1 if W.
  */
 #define _GNU_SOURCE
-#include <signal.h>
 #include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -36,33 +36,43 @@ static size_t check(const char *p, size_t nr_pages, unsigned int seed)
 int main(int argc, char **argv)
 {
 	size_t first_bytes = 0, second_bytes = 0, nr_first, nr_second, out, bad = 0;
-	bool keep_child = false;
+	bool keep_child = false, raw = false;
+	int c, status = 0, end[2];
 	char *first, *second;
 	pid_t pid;
-	int c;
 
-	while ((c = getopt(argc, argv, "a:b:k")) != -1) {
+	while ((c = getopt(argc, argv, "a:b:kF")) != -1) {
 		if (c == 'a')
 			first_bytes = parse_bytes(optarg);
 		else if (c == 'b')
 			second_bytes = parse_bytes(optarg);
 		else if (c == 'k')
 			keep_child = true;
+		else if (c == 'F')
+			raw = true;
 		else
 			return 2;
 	}
-	if (!first_bytes || !second_bytes)
+	if (!first_bytes || !second_bytes || pipe(end))
 		return 2;
 	nr_first = first_bytes / PAGE_BYTES;
 	nr_second = second_bytes / PAGE_BYTES;
 	first = map(first_bytes);
 	for (size_t i = 0; i < nr_first; i++)
 		page_fill(first + i * PAGE_BYTES, page_tag_linear(1, i));
-	pid = fork();
+	pid = raw ? _Fork() : fork();
+	if (pid < 0)
+		return 2;
 	if (pid == 0) {
-		if (keep_child)
-			pause();
-		_exit(0);
+		char byte;
+
+		close(end[1]);
+		if (!keep_child)
+			_exit(0);
+		/* Until the parent closes its end. */
+		if (read(end[0], &byte, 1) != 0)
+			_exit(2);
+		_exit(check(first, nr_first, 1) != 0);
 	}
 	if (!keep_child)
 		waitpid(pid, NULL, 0);
@@ -73,10 +83,9 @@ int main(int argc, char **argv)
 	bad += check(second, nr_second, 2);
 	out = nr_first - pages_resident(first, nr_first);
 	bad += check(first, nr_first, 1);
-	if (keep_child) {
-		kill(pid, SIGKILL);
-		waitpid(pid, NULL, 0);
-	}
+	close(end[1]);
+	if (keep_child && (waitpid(pid, &status, 0) != pid || status))
+		bad++;
 	printf("oncefork: pages=%zu out=%zu wrong=%zu\n", nr_first, out, bad);
 	return bad != 0;
 }
