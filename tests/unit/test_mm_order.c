@@ -207,6 +207,26 @@ static void test_three_operations_in_every_order(void **state)
 		world_destroy(w);
 }
 
+static void test_fork_among_three_operations(void **state)
+{
+	struct world *w = NULL;
+	struct fake *f;
+
+	(void)state;
+	list_ops(true);
+	for (unsigned int i = 0; i < 3 * nr_ops * nr_ops; i += every * 4) {
+		unsigned int at = i % 3, a = i / 3 / nr_ops, b = i / 3 % nr_ops;
+		unsigned int seq[3] = {a, a, b};
+
+		seq[at] = nr_ops - 1;
+		if (at == 2)
+			seq[1] = b;
+		w = run_all(w, &f, seq, 3);
+	}
+	if (w)
+		world_destroy(w);
+}
+
 /*
  * usage: test_mm_order [EVERY [CASE]]: each EVERYth of the sequences of three; traces those cases
  * whose text, as printed with a wrong page, has CASE in it.
@@ -216,6 +236,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_two_operations_in_every_order),
 		cmocka_unit_test(test_three_operations_in_every_order),
+		cmocka_unit_test(test_fork_among_three_operations),
 	};
 
 	if (argc > 1)
