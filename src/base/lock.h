@@ -19,11 +19,11 @@
 /* Outermost first. A gap between two values leaves room for a later lock. */
 enum lock_rank {
 	RANK_JOB = 10,	   /* super: table of processes */
-	RANK_RECLAIM = 20, /* reclaim: kswapd's state */
 	RANK_BATCH = 25,   /* mm: one eviction batch of a space at a time */
 	RANK_READER = 30,  /* mm: reading events of a space */
 	RANK_SPACE = 40,   /* mm: table of a space */
 	RANK_SPACES = 45,  /* mm: list of spaces; free fills */
+	RANK_RECLAIM = 46, /* reclaim: kswapd's state; asked for room under RANK_SPACE */
 	RANK_CACHE = 50,   /* swap: list of cached folios */
 	RANK_ENTRY = 55,   /* swap: one shard of entries */
 	RANK_DEDUP = 58,   /* swap: hash index */
