@@ -590,19 +590,16 @@ struct evidence {
 };
 
 /*
- * Did a remap of this batch bring something to va before the fork? Then that va is mapped in the
- * child says nothing of an event that took away what had been there.
+ * Does a remap of this batch bring something to va? Then that va is mapped in the child, or not,
+ * says nothing of an event that took away what had been there.
  */
-static bool arrived_before_fork(const struct reading *rd, int c, uint64_t va)
+static bool arrives(const struct reading *rd, int c, uint64_t va)
 {
-	struct space *child = rd->child[c];
-
 	for (int i = 0; i < rd->nr; i++) {
 		const struct event *e = &rd->ev[i];
 
-		if (e->kind == EVENT_REMAP && is_pending(rd, c, i) && va >= e->to &&
-		    va < e->to + (e->end - e->start) &&
-		    child->ops->registered(child, e->start) == 0)
+		if (e->kind == EVENT_REMAP && is_pending(rd, c, i) &&
+		    covers(e->to, e->end - e->start, va))
 			return true;
 	}
 	return false;
@@ -612,7 +609,7 @@ static void first_word(struct space *s, struct leaf *l, unsigned int idx, uint64
 {
 	struct evidence *ev = arg;
 
-	if (!ev->va && !arrived_before_fork(ev->rd, ev->child, va))
+	if (!ev->va && !arrives(ev->rd, ev->child, va))
 		ev->va = va;
 }
 
@@ -637,11 +634,9 @@ static int fork_verdict(const struct reading *rd, int c, const struct event *e)
 	if (e->kind == EVENT_REMOVE)
 		return 0;
 	for_each_word(child, e->start, e->end, first_word, &ev);
-	if (!ev.va && e->kind == EVENT_UNMAP)
+	if (!ev.va && (e->kind == EVENT_UNMAP || arrives(rd, c, e->start)))
 		return 0;
 	va = ev.va ? ev.va : e->start;
-	if (!ev.va && arrived_before_fork(rd, c, va))
-		return child->ops->registered(child, e->to) == 1;
 	r = child->ops->registered(child, va);
 	if (r == 1 && e->kind == EVENT_REMAP && source_is_kept(rd, e)) {
 		/* MREMAP_DONTUNMAP: the source stays. Its destination came to be by the call. */
@@ -657,9 +652,8 @@ static int fork_verdict(const struct reading *rd, int c, const struct event *e)
  * The order of reading is that of happening, but for operations that overlapped the fork: an unmap
  * or remap posts its events after it let go of the mmap lock, and so does the fork. Each of them
  * takes the range that it starts from out of the mappings, so the child's mappings, which are those
- * of the moment of the fork, tell on which side an event belongs. Each is asked for itself: one
- * that agrees with the order of reading may have overlapped the fork as well, and says nothing of
- * those beyond it. Of a remove either side is right, since one of the two calls had not returned
+ * of the moment of the fork, tell on which side an event belongs. Each is asked for itself, unless
+ * another event of the batch leaves the answer open: then the order of reading stands. Of a remove either side is right, since one of the two calls had not returned
  * when the other began.
  */
 static void fork_settle(struct reading *rd, int c)

@@ -11,7 +11,7 @@
  * it grew across a whole hole into the next VMA the split is found and mended at once.
  *
  *   under reader_lock (no event is applied by anybody else):
- *   1. gate open; REGISTER
+ *   1. gate open; words left over from memory that was here before are dropped; REGISTER
  *   2. gate open still: no unmap or remap of a range of ours began before the register and ended
  *      after it (one that begins later is an event that we shall read later)
  *   3. look at the VMAs again: only one that is there now, of the right kind and registered at
@@ -189,12 +189,6 @@ static int take_state(struct recheck *rc, uint64_t start, uint64_t end)
 	if (s->ops->registered(s, start) != 1 || s->ops->registered(s, end - PAGE_SIZE) != 1)
 		return 0;
 	us_mutex_lock(&s->lock);
-	/*
-	 * Nothing here was registered a moment ago, and no event is on its way: a word that is here
-	 * is of memory that is long gone (a range that a forked child did not get, say) and must
-	 * not meet the pages that are here now.
-	 */
-	space_drop_range(s, start, end);
 	err = scan_present(s, start, end);
 	us_mutex_unlock(&s->lock);
 	rc->scanned += err == 0;
@@ -263,6 +257,20 @@ static unsigned int register_all(struct space *s, struct candidate *c, unsigned 
 	return kept;
 }
 
+/*
+ * What is not registered and has no event on its way was never filled by us: a word that is there
+ * is of memory that is long gone (a range that a forked child did not get, say) and must not meet
+ * the pages that are there now. Before the register: after it, pages of the range come and go
+ * through faults. Under lock no word can be set between the question and the drop.
+ */
+static void drop_stale(struct space *s, const struct candidate *c)
+{
+	us_mutex_lock(&s->lock);
+	if (s->ops->registered(s, c->start) == 0 && s->ops->registered(s, c->end - PAGE_SIZE) == 0)
+		space_drop_range(s, c->start, c->end);
+	us_mutex_unlock(&s->lock);
+}
+
 /* Steps 1 to 4 for all ranges at once. reader_lock held. Returns VMAs that got state. */
 static int register_ranges(struct space *s, struct candidate *c, unsigned int nr, char *buf,
 			   size_t len)
@@ -270,6 +278,8 @@ static int register_ranges(struct space *s, struct candidate *c, unsigned int nr
 	pid_t pid = space_remote(s)->pid;
 	struct recheck rc = {.s = s, .range = c}, mend = {.s = s, .range = rc.torn};
 
+	for (unsigned int i = 0; i < nr; i++)
+		drop_stale(s, &c[i]);
 	rc.nr = register_all(s, c, nr);
 	if (s->ops->gate_open(s) != 1) {
 		vmstat_add(VMSTAT_uffd_register_undone, rc.nr);

@@ -422,7 +422,14 @@ static void remote_destroy(struct space *s)
 static struct space *remote_fork(struct space *parent, int child_fd)
 {
 	struct space *c = remote_alloc(parent->mm, child_fd, parent->sentinel);
+	pid_t pid = space_remote(parent)->pid;
 
+	/*
+	 * The child may start a helper, which takes system calls, unless a thread of its parent has
+	 * a seccomp filter. Settled before anything can fill the child's sentinel.
+	 */
+	if (c && pid && proc_has_seccomp(pid) != 0)
+		((struct agent_sentinel *)space_remote(c)->sentinel_page)->may_start_helper = 0;
 	if (!c) {
 		/*
 		 * Closing child_fd would turn the child's missing pages into zeros. It stays open,
@@ -434,18 +441,12 @@ static struct space *remote_fork(struct space *parent, int child_fd)
 	return c;
 }
 
-/*
- * The child may start a helper, which takes system calls, unless its parent's threads run under a
- * seccomp filter. The answer is written before the child can read it: its sentinel is missing.
- */
+/* The child's sentinel was missing until now: what it reads there is the supervisor's answer. */
 static void remote_forked(struct space *child, struct space *parent)
 {
 	struct remote *r = space_remote(child);
 	pid_t pid = space_remote(parent)->pid;
-	struct agent_sentinel *as = (struct agent_sentinel *)r->sentinel_page;
 
-	if (pid && proc_has_seccomp(pid) != 0)
-		as->may_start_helper = 0;
 	(void)remote_gate_open(child);
 	us_mutex_lock(&child->reader_lock);
 	if (handlers_add(child->mm, child, r->uffd) != 0)

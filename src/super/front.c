@@ -35,23 +35,68 @@ static int exit_status(int wait_status)
 	return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
 }
 
-/* Anything that is left below this process, which is a subreaper, gets SIGKILL. */
+static bool holds_userfaultfds(pid_t pid)
+{
+	char comm[16], state;
+	pid_t ppid;
+
+	return proc_stat(pid, &ppid, &state, comm) == 0 &&
+	       (strcmp(comm, "uswap-helper") == 0 || strcmp(comm, "uswap-keeper") == 0);
+}
+
+static int kill_below(pid_t pid, bool holders, int depth)
+{
+	static pid_t kids[8][256];
+	int n, alive = 0;
+
+	if (depth == 8)
+		return 0;
+	n = proc_children(pid, kids[depth], 256);
+	for (int i = 0; i < n; i++) {
+		pid_t kid = kids[depth][i];
+
+		if (!holders && holds_userfaultfds(kid))
+			continue;
+		kill(kid, SIGKILL);
+		alive += 1 + kill_below(kid, holders, depth + 1);
+	}
+	while (waitpid(-1, NULL, WNOHANG | __WALL) > 0)
+		;
+	return alive;
+}
+
+/*
+ * What is left below this process, which is a subreaper, gets SIGKILL. Programs first, and only
+ * when the last of them is gone the helpers and the keeper: these hold the userfaultfds, and
+ * without them a program that still runs would read missing pages as zeros.
+ */
 static int kill_descendants(void)
 {
-	pid_t kids[256];
-	int n, total = 0, quiet = 0;
+	int total = 0;
 
-	for (int round = 0; round < 500 && quiet < 3; round++) {
-		n = proc_children(getpid(), kids, 256);
-		for (int i = 0; i < n; i++)
-			kill(kids[i], SIGKILL);
-		total += n && !round ? n : 0;
-		while (waitpid(-1, NULL, WNOHANG | __WALL) > 0)
-			;
-		quiet = n ? 0 : quiet + 1;
-		usleep(2000);
-	}
+	for (int holders = 0; holders < 2; holders++)
+		for (int round = 0, quiet = 0; round < 2500 && quiet < 3; round++) {
+			int n = kill_below(getpid(), holders, 0);
+
+			if (!holders)
+				total = n > total ? n : total;
+			quiet = n ? 0 : quiet + 1;
+			usleep(2000);
+		}
 	return total;
+}
+
+/* The supervisor could not do it itself. Its directory bears this process' pid. */
+static void remove_rundir(void)
+{
+	char top[160], path[256];
+	static const char *const names[] = {"/ctl", "/agent", ""};
+
+	super_rundir(top, sizeof(top));
+	for (unsigned int i = 0; i < ARRAY_SIZE(names); i++) {
+		snprintf(path, sizeof(path), "%s/%d%s", top, (int)getpid(), names[i]);
+		(void)remove(path);
+	}
 }
 
 static void pass_on(struct front *f, const struct signalfd_siginfo *si)
@@ -158,6 +203,7 @@ int front_main(int sup_fd, pid_t sup, const sigset_t *orig_mask)
 	if (f.have_status)
 		return f.status;
 	killed = kill_descendants();
+	remove_rundir();
 	log_error("the supervisor died; what was left of the job (%d processes) was ended", killed);
 	return SUPER_EXIT_FAILURE;
 }

@@ -88,6 +88,7 @@ struct job {
 	pid_t front, command, keeper;
 	struct keeper_table *keeper_table;
 	int self_statm_fd;
+	char command_reason[REASON_BYTES]; /* why the command itself cannot be managed */
 
 	struct us_mutex lock;
 	/* protected by lock */
@@ -167,7 +168,8 @@ bool job_out_of_memory(void *job);
 /* unmanaged.c */
 /* Why the program at path cannot be managed: 1 and the reason, else 0. */
 int unmanaged_reason_file(const char *path, char *reason, size_t len);
-void unmanaged_reason_pid(struct job *j, pid_t pid, char *reason, size_t len);
+/* False when nothing speaks against it, so that its helper must have failed. */
+bool unmanaged_reason_pid(struct job *j, pid_t pid, char *reason, size_t len);
 
 /* hooks.c: reads USWAP_TEST where super_test_hooks is set. */
 void hooks_read(void);

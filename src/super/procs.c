@@ -23,8 +23,12 @@
 #include "sys/proc.h"
 #include "trace/vmstat.h"
 
-/* How long a new program may take until its helper has said hello. */
-#define HELLO_PATIENCE_NS (300 * NSEC_PER_MSEC)
+/*
+ * How long a new program may take until its helper has said hello. What its file says against it
+ * is believed sooner than that the helper failed, which on a busy machine may only be late.
+ */
+#define REASON_PATIENCE_NS (40 * NSEC_PER_MSEC)
+#define HELLO_PATIENCE_NS (3 * NSEC_PER_SEC)
 #define SCAN_DEPTH 64
 
 struct proc *proc_find(struct job *j, pid_t pid)
@@ -285,8 +289,12 @@ static void name_unmanaged(struct job *j, struct proc *p)
 	char exe[512], path[64];
 	ssize_t n;
 
+	if (!unmanaged_reason_pid(j, p->pid, p->reason, sizeof(p->reason)) &&
+	    clock_now_ns() - p->image_since_ns < HELLO_PATIENCE_NS) {
+		p->reason[0] = 0;
+		return;
+	}
 	p->named = true;
-	unmanaged_reason_pid(j, p->pid, p->reason, sizeof(p->reason));
 	vmstat_add(VMSTAT_exec_unmanaged, 1);
 	snprintf(path, sizeof(path), "/proc/%d/exe", p->pid);
 	n = readlink(path, exe, sizeof(exe) - 1);
@@ -321,11 +329,11 @@ static void check_known(struct job *j, struct proc *p, struct proc *parent)
 		if (p->helper && proc_same_memory(p->pid, p->helper) == 0) {
 			proc_retire_space(j, p);
 			p->image_since_ns = now;
-			p->named = p->forked = false;
+			p->named = p->forked = p->managed = false;
 			(void)note_program(p);
 		} else if (!p->helper && note_program(p)) {
 			proc_retire_space(j, p);
-			p->named = p->forked = false;
+			p->named = p->forked = p->managed = false;
 			p->image_since_ns = now;
 		}
 		return;
@@ -334,7 +342,7 @@ static void check_known(struct job *j, struct proc *p, struct proc *parent)
 		p->image_since_ns = now;
 		p->named = false;
 	}
-	if (p->named || now - p->image_since_ns < HELLO_PATIENCE_NS)
+	if (p->named || now - p->image_since_ns < REASON_PATIENCE_NS)
 		return;
 	us_mutex_lock(&j->lock);
 	find_forked_space(j, p, parent);

@@ -69,23 +69,28 @@ int find_agent(char *buf, size_t len)
 /* The user's environment, with the agent after what LD_PRELOAD already names. */
 static char **make_environment(struct job *j)
 {
-	static char preload[2 * PATH_MAX + 4096], sock[128];
-	const char *old = getenv("LD_PRELOAD");
+	static char preload[2 * PATH_MAX + 4096], sock[128], asan[4096];
+	const char *old = getenv("LD_PRELOAD"), *opts = getenv("ASAN_OPTIONS");
 	size_t n = 0, out = 0;
 	char **env;
 
 	while (environ[n])
 		n++;
-	env = calloc(n + 3, sizeof(*env));
+	env = calloc(n + 4, sizeof(*env));
 	if (!env)
 		return NULL;
 	for (size_t i = 0; i < n; i++)
 		if (strncmp(environ[i], "LD_PRELOAD=", 11) &&
-		    strncmp(environ[i], AGENT_ENV_SOCKET "=", strlen(AGENT_ENV_SOCKET) + 1))
+		    strncmp(environ[i], AGENT_ENV_SOCKET "=", strlen(AGENT_ENV_SOCKET) + 1) &&
+		    strncmp(environ[i], "ASAN_OPTIONS=", 13))
 			env[out++] = environ[i];
 	snprintf(preload, sizeof(preload), "LD_PRELOAD=%s%s%s", old ? old : "",
 		 old && *old ? ":" : "", j->agent_path);
 	snprintf(sock, sizeof(sock), "%s=%s", AGENT_ENV_SOCKET, j->socket_path);
+	/* AddressSanitizer refuses to start when any library comes before it. First: others win. */
+	snprintf(asan, sizeof(asan), "ASAN_OPTIONS=verify_asan_link_order=0%s%s", opts ? ":" : "",
+		 opts ? opts : "");
+	env[out++] = asan;
 	env[out++] = preload;
 	env[out++] = sock;
 	return env;

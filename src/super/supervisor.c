@@ -399,6 +399,10 @@ static int refuse_if_strict(struct job *j)
 			  reason);
 		return -EPERM;
 	}
+	/* Now: it may be gone before the first look at the processes. */
+	if (j->cfg->verbose >= 0)
+		log_note("%s is not managed: %s", j->cfg->argv[0], reason);
+	snprintf(j->command_reason, sizeof(j->command_reason), "%s", reason);
 	return 0;
 }
 
@@ -432,6 +436,7 @@ int supervisor_main(const struct run_config *cfg, int front_fd, pid_t front)
 	static struct job job;
 	struct job *j = &job;
 	struct rlimit nofile;
+	struct proc *first;
 	int err, failure = SUPER_EXIT_FAILURE;
 
 	j->cfg = cfg;
@@ -472,7 +477,12 @@ int supervisor_main(const struct run_config *cfg, int front_fd, pid_t front)
 		return fail(j, SUPER_EXIT_FAILURE);
 	}
 	us_mutex_lock(&j->lock);
-	(void)proc_add(j, j->command, getpid());
+	first = proc_add(j, j->command, getpid());
+	if (first && j->command_reason[0]) {
+		snprintf(first->reason, sizeof(first->reason), "%s", j->command_reason);
+		first->named = true;
+		vmstat_add(VMSTAT_exec_unmanaged, 1);
+	}
 	us_mutex_unlock(&j->lock);
 	main_loop(j);
 	shut_down(j);

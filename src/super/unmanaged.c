@@ -150,7 +150,7 @@ static bool environment_has_agent(struct job *j, pid_t pid)
 	return found;
 }
 
-void unmanaged_reason_pid(struct job *j, pid_t pid, char *reason, size_t len)
+bool unmanaged_reason_pid(struct job *j, pid_t pid, char *reason, size_t len)
 {
 	int fd = proc_open(pid, "exe"), r = 0;
 
@@ -159,11 +159,15 @@ void unmanaged_reason_pid(struct job *j, pid_t pid, char *reason, size_t len)
 		close(fd);
 	}
 	if (r)
-		return;
-	if (!environment_has_agent(j, pid))
+		return true;
+	if (!environment_has_agent(j, pid)) {
 		snprintf(reason, len, "its environment lacks LD_PRELOAD (env -i?)");
-	else if (proc_has_seccomp(pid) == 1)
+		return true;
+	}
+	if (proc_has_seccomp(pid) == 1) {
 		snprintf(reason, len, "it inherited a seccomp filter");
-	else
-		snprintf(reason, len, "its helper could not be started");
+		return true;
+	}
+	snprintf(reason, len, "its helper could not be started");
+	return false;
 }
