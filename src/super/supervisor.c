@@ -479,7 +479,7 @@ int supervisor_main(const struct run_config *cfg, int front_fd, pid_t front)
 	us_mutex_lock(&j->lock);
 	first = proc_add(j, j->command, getpid());
 	if (first && j->command_reason[0]) {
-		snprintf(first->reason, sizeof(first->reason), "%s", j->command_reason);
+		memcpy(first->reason, j->command_reason, sizeof(first->reason));
 		first->named = true;
 		vmstat_add(VMSTAT_exec_unmanaged, 1);
 	}
