@@ -589,17 +589,31 @@ struct evidence {
 	uint64_t va; /* first word that no remap brought there; 0: none */
 };
 
+static bool is_destination(const struct reading *rd, int c, uint64_t va)
+{
+	for (int i = 0; i < rd->nr; i++)
+		if (rd->ev[i].kind == EVENT_REMAP && is_pending(rd, c, i) &&
+		    covers(rd->ev[i].to, rd->ev[i].end - rd->ev[i].start, va))
+			return true;
+	return false;
+}
+
 /*
- * Does a remap of this batch bring something to va? Then that va is mapped in the child, or not,
- * says nothing of an event that took away what had been there.
+ * May a remap of this batch have brought something to va before the fork? Then that va is mapped in
+ * the child, or not, says nothing of an event that took away what had been there. A remap whose
+ * source the child still has came after the fork, unless the source was given out anew.
  */
 static bool arrives(const struct reading *rd, int c, uint64_t va)
 {
+	struct space *child = rd->child[c];
+
 	for (int i = 0; i < rd->nr; i++) {
 		const struct event *e = &rd->ev[i];
 
 		if (e->kind == EVENT_REMAP && is_pending(rd, c, i) &&
-		    covers(e->to, e->end - e->start, va))
+		    covers(e->to, e->end - e->start, va) &&
+		    (child->ops->registered(child, e->start) != 1 ||
+		     is_destination(rd, c, e->start)))
 			return true;
 	}
 	return false;
