@@ -592,7 +592,7 @@ static void child_write(struct worker *self, bool everything)
 	}
 }
 
-static void child_main(struct worker *self, bool everything)
+static void child_main(struct worker *self, bool everything, bool raw)
 {
 	int status = 0;
 	pid_t pid;
@@ -601,7 +601,8 @@ static void child_main(struct worker *self, bool everything)
 	child_write(self, everything);
 	child_check(self, everything, "in the child, after its writes");
 	if (random_next(&self->rng) % 2 == 0) {
-		pid = fork();
+		/* After _Fork() a lock of the C library may be held by a thread that is not here. */
+		pid = raw ? _Fork() : fork();
 		if (pid == 0) {
 			child_check(self, everything, "in the grandchild");
 			child_write(self, everything);
@@ -653,7 +654,7 @@ static void do_fork(struct worker *w, bool raw)
 		pthread_rwlock_rdlock(&fork_lock);
 	pid = raw ? _Fork() : fork();
 	if (pid == 0)
-		child_main(w, everything);
+		child_main(w, everything, raw);
 	pthread_rwlock_unlock(&fork_lock);
 	if (pid < 0)
 		return;
