@@ -182,11 +182,14 @@ static bool is_own_source(const struct event *ev, int k)
 	return sources > 0;
 }
 
-/* The first event after i, not applied yet, of the given kind that empties part of the range. */
-static int next_vacater(const struct event *ev, int nr, int i, enum event_kind kind, uint64_t start,
+/*
+ * The first event, not applied yet, of the given kind that empties part of the range. Also those
+ * that were read before i, where i itself is put before one of them.
+ */
+static int next_vacater(const struct event *ev, int nr, enum event_kind kind, uint64_t start,
 			uint64_t end)
 {
-	for (int k = i + 1; k < nr; k++)
+	for (int k = 0; k < nr; k++)
 		if (!ev[k].done && ev[k].kind == kind &&
 		    overlaps(ev[k].start, ev[k].end, start, end) &&
 		    (kind == EVENT_REMAP || !is_own_source(ev, k)))
@@ -195,22 +198,23 @@ static int next_vacater(const struct event *ev, int nr, int i, enum event_kind k
 }
 
 /*
- * Remap i, whose destination has words although all events read before it are applied. mremap
- * found the place empty or emptied it, so what was there left by a call whose event was read
- * later: by a remap, which then goes first, or by an unmap: then its words are dropped. Where both
- * are to come the mappings of now tell: if a remap took away what was there before, what i brought
+ * Remap i; all events read before it are applied. mremap found the place empty or emptied it, so
+ * words that are there left by a call whose event was read later: by a remap, which then goes
+ * first, or by an unmap: then they are dropped. Where both are to come, or there are no words (none
+ * were known, or a remove dropped them), the mappings of now tell: if a remap took away what was there before, what i brought
  * is there still; if it is the one that took away what i brought, nothing is.
  * Returns the remap to apply first, -1 for none, -EAGAIN to read more.
  */
 static int goes_before(struct space *s, const struct event *ev, int nr, int i, bool child)
 {
 	uint64_t start = ev[i].to, end = ev[i].to + (ev[i].end - ev[i].start);
-	int remap = next_vacater(ev, nr, i, EVENT_REMAP, start, end);
-	int unmap = next_vacater(ev, nr, i, EVENT_UNMAP, start, end), r;
+	int remap = next_vacater(ev, nr, EVENT_REMAP, start, end);
+	int unmap = next_vacater(ev, nr, EVENT_UNMAP, start, end), r;
+	bool words = has_words(s, start, end);
 
-	if (remap < 0 || (unmap >= 0 && unmap < remap))
+	if (remap < 0 || (words && unmap >= 0 && unmap < remap))
 		return -1;
-	if (unmap < 0)
+	if (words && unmap < 0)
 		return remap;
 	r = s->ops->registered(s, MAX(start, ev[remap].start));
 	if (r == -EAGAIN && !child)
@@ -222,14 +226,9 @@ static int goes_before(struct space *s, const struct event *ev, int nr, int i, b
 static bool remap_ordered(struct space *s, struct event *ev, int nr, int i, bool child)
 {
 	struct event *e = &ev[i];
-	uint64_t to_end = e->to + (e->end - e->start);
 
 	e->done = true;
-	while (has_words(s, e->to, to_end)) {
-		int k = goes_before(s, ev, nr, i, child);
-
-		if (k == -1)
-			break;
+	for (int k; (k = goes_before(s, ev, nr, i, child)) != -1;) {
 		if (k < 0 || !remap_ordered(s, ev, nr, k, child)) {
 			e->done = false;
 			return false;
