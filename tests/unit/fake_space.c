@@ -666,6 +666,25 @@ static bool not_returned(struct fake *f, unsigned int page, unsigned int nr)
 	return false;
 }
 
+/*
+ * Two threads do not take apart the same memory at once: what a call that has not returned takes
+ * away may be given out anew by the kernel, but nobody unmaps it once more.
+ */
+static bool unmapped_twice(struct fake *f, unsigned int page, unsigned int nr)
+{
+	bool mapped = false, left = false;
+
+	for (unsigned int i = page; i < page + nr; i++)
+		mapped |= f->page[i].vma != 0;
+	for (unsigned int t = 0; t < FAKE_THREADS; t++) {
+		struct fake_thread *th = &f->thread[t];
+
+		left |= th->state != T_IDLE && (th->op == OP_MREMAP || th->op == OP_MUNMAP) &&
+			th->left < page + nr && page < th->left_end;
+	}
+	return mapped && left;
+}
+
 static void do_mmap(struct fake *f, unsigned int t, unsigned int page, unsigned int nr,
 		    uint8_t mode)
 {
@@ -686,7 +705,8 @@ bool fake_mmap(struct fake *f, unsigned int t, unsigned int page, unsigned int n
 	bool good;
 
 	us_mutex_lock(&f->w->lock);
-	good = page + nr <= FAKE_PAGES && !not_returned(f, page, nr) && begin(f, t, OP_MMAP);
+	good = page + nr <= FAKE_PAGES && !not_returned(f, page, nr) &&
+	       !unmapped_twice(f, page, nr) && begin(f, t, OP_MMAP);
 	if (good)
 		do_mmap(f, t, page, nr, mode);
 	us_mutex_unlock(&f->w->lock);
@@ -698,9 +718,13 @@ bool fake_munmap(struct fake *f, unsigned int t, unsigned int page, unsigned int
 	bool good;
 
 	us_mutex_lock(&f->w->lock);
-	good = page + nr <= FAKE_PAGES && !not_returned(f, page, nr) && begin(f, t, OP_MUNMAP);
-	if (good)
+	good = page + nr <= FAKE_PAGES && !not_returned(f, page, nr) &&
+	       !unmapped_twice(f, page, nr) && begin(f, t, OP_MUNMAP);
+	if (good) {
+		f->thread[t].left = page;
+		f->thread[t].left_end = page + nr;
 		unmap_pages(f, t, page, nr);
+	}
 	us_mutex_unlock(&f->w->lock);
 	return good;
 }
@@ -714,6 +738,8 @@ static void do_mremap(struct fake *f, unsigned int t, unsigned int page, unsigne
 
 	f->thread[t].start = to;
 	f->thread[t].end = to + new_nr;
+	f->thread[t].left = page;
+	f->thread[t].left_end = page + nr;
 	unmap_pages(f, t, to, new_nr);
 	for (unsigned int i = 0; i < new_nr; i++) {
 		struct fake_page *p = &f->page[to + i];
@@ -740,7 +766,8 @@ bool fake_mremap(struct fake *f, unsigned int t, unsigned int page, unsigned int
 	us_mutex_lock(&f->w->lock);
 	good = one_vma(f, page, nr) && new_nr >= nr && to + new_nr <= FAKE_PAGES &&
 	       (to + new_nr <= page || page + nr <= to) && !not_returned(f, page, nr) &&
-	       !not_returned(f, to, new_nr) && begin(f, t, OP_MREMAP);
+	       !not_returned(f, to, new_nr) && !unmapped_twice(f, to, new_nr) &&
+	       begin(f, t, OP_MREMAP);
 	TRACE(f, t, page, nr, "mremap to %u+%u: %d", to, new_nr, good);
 	if (good)
 		do_mremap(f, t, page, nr, to, new_nr);

@@ -87,6 +87,7 @@ struct fake_thread {
 	uint64_t token;	    /* written to the next page; 0: a new one each */
 	uint64_t began_at;  /* MADV_* */
 	unsigned int start, end; /* MADV_*: the range; OP_MREMAP, OP_MMAP: the result */
+	unsigned int left, left_end; /* OP_MREMAP, OP_MUNMAP: what it took out of the mappings */
 	struct fake *child;
 	/* of the last page that was read */
 	uint64_t saw;

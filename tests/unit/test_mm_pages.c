@@ -421,6 +421,83 @@ static void test_change_at_every_moment_of_a_batch(void **state)
 	}
 }
 
+/* ---- a rule left out shows ---- */
+
+static void begin_dontneed_and_read_it(struct fake *f)
+{
+	assert_true(fake_madvise(f, 0, 0, 4, false));
+	assert_true(fake_run(f, 0));
+	space_service(f->s);
+	assert_int_equal(f->thread[0].state, T_EMPTY);
+}
+
+/* Between the read of a remove and its effect: nothing that is present then may be evicted. */
+static unsigned int wrong_after_early_adoption(bool mutant)
+{
+	struct world *w = world_on_ram(0);
+	struct fake *f = fake_create(w);
+	unsigned int wrong;
+
+	w->expect_wrong = true;
+	fake_map(f, 0, 4);
+	fake_write_range(f, 0, 4);
+	begin_dontneed_and_read_it(f);
+	mm_mutants.no_filled_only = mutant;
+	fake_adopt(f);
+	fake_evict_all(f);
+	mm_mutants.no_filled_only = false;
+	world_settle(w);
+	fake_read_range(f, 0, 4);
+	wrong = w->wrong;
+	world_destroy(w);
+	return wrong;
+}
+
+static void test_without_filled_only_a_wrong_page_shows(void **state)
+{
+	(void)state;
+	assert_int_equal(wrong_after_early_adoption(false), 0);
+	assert_int_not_equal(wrong_after_early_adoption(true), 0);
+}
+
+static void act_unmap_and_refill(struct fake *f)
+{
+	assert_true(fake_munmap(f, 0, 0, 64));
+	assert_true(fake_mremap(f, 1, 100, 64, 0, 64));
+}
+
+/* Another page comes to an address whose MOVE is posted: it must not be taken for the old one. */
+static unsigned int wrong_after_refill_in_batch(bool mutant)
+{
+	struct world *w = world_on_ram(0);
+	struct fake *f = fake_create(w);
+	struct in_batch b = {.act = act_unmap_and_refill};
+	unsigned int wrong;
+
+	w->expect_wrong = true;
+	fake_map(f, 0, 64);
+	fake_map(f, 100, 64);
+	fake_write_range(f, 0, 64);
+	fake_write_range(f, 100, 64);
+	mm_mutants.no_permit = mutant;
+	w->meanwhile_arg = &b;
+	w->meanwhile = at_one_moment;
+	assert_true(space_evict(f->s, 64, 0) >= 0);
+	w->meanwhile = NULL;
+	mm_mutants.no_permit = false;
+	fake_read_range(f, 0, 64);
+	wrong = w->wrong;
+	world_destroy(w);
+	return wrong;
+}
+
+static void test_without_permit_a_wrong_page_shows(void **state)
+{
+	(void)state;
+	assert_int_equal(wrong_after_refill_in_batch(false), 0);
+	assert_int_not_equal(wrong_after_refill_in_batch(true), 0);
+}
+
 /* ---- faults that wait ---- */
 
 static void test_fault_waits_for_the_gate(void **state)
@@ -525,6 +602,8 @@ int main(void)
 		cmocka_unit_test(test_dontneed_of_one_page_leaves_its_neighbours),
 		cmocka_unit_test(test_part_of_a_folio_moves_and_each_part_comes_back),
 		cmocka_unit_test(test_change_at_every_moment_of_a_batch),
+		cmocka_unit_test(test_without_filled_only_a_wrong_page_shows),
+		cmocka_unit_test(test_without_permit_a_wrong_page_shows),
 		cmocka_unit_test(test_fault_waits_for_the_gate),
 		cmocka_unit_test(test_fault_waits_for_room),
 		cmocka_unit_test(test_kill_with_loads_in_flight),
