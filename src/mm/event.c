@@ -592,7 +592,8 @@ static bool is_destination(const struct reading *rd, int c, uint64_t va)
 {
 	for (int i = 0; i < rd->nr; i++)
 		if (rd->ev[i].kind == EVENT_REMAP && is_pending(rd, c, i) &&
-		    covers(rd->ev[i].to, rd->ev[i].end - rd->ev[i].start, va))
+		    covers(rd->ev[i].to, rd->ev[i].end - rd->ev[i].start, va) &&
+		    rd->child[c]->ops->registered(rd->child[c], rd->ev[i].start) != 1)
 			return true;
 	return false;
 }
@@ -647,8 +648,11 @@ static int fork_verdict(const struct reading *rd, int c, const struct event *e)
 	if (e->kind == EVENT_REMOVE)
 		return 0;
 	for_each_word(child, e->start, e->end, first_word, &ev);
-	if (!ev.va && (e->kind == EVENT_UNMAP || arrives(rd, c, e->start)))
+	if (!ev.va && e->kind == EVENT_UNMAP)
 		return 0;
+	/* Something was brought to its source: then its destination tells. */
+	if (!ev.va && arrives(rd, c, e->start))
+		return child->ops->registered(child, e->to) == 1;
 	va = ev.va ? ev.va : e->start;
 	r = child->ops->registered(child, va);
 	if (r == 1 && e->kind == EVENT_REMAP && source_is_kept(rd, e)) {
