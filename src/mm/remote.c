@@ -296,8 +296,16 @@ static int remote_move(struct space *s, const struct batch_item *items, unsigned
 			r->moved[i] = (uint16_t)count_staged(r, &items[i]);
 	} else {
 		/* The ring is shared with the program: take nothing in it on trust. */
-		for (unsigned int i = 0; i < nr; i++)
+		for (unsigned int i = 0; i < nr; i++) {
 			r->moved[i] = (uint16_t)CLAMP(ctl->item[i].moved, 0, (int)items[i].nr);
+			/*
+			 * "No page there" ends in words that say so. Believe it only if the page is
+			 * not in staging either: a MOVE that failed halfway must lose nothing.
+			 */
+			if (ctl->item[i].rc == -ENOENT || r->moved[i] < items[i].nr)
+				r->moved[i] = (uint16_t)MAX(r->moved[i],
+							    count_staged(r, &items[i]));
+		}
 	}
 	r->moved_final = true;
 	return err;
