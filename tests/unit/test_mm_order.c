@@ -160,6 +160,11 @@ static struct world *run_all(struct world *w, struct fake **f, const unsigned in
 	for (unsigned int k = 0; k < 12; k++) {
 		struct posting p;
 
+		/* The spaces of children are freed a little later. */
+		if (w && w->nr_fakes > MAX_FAKES - 4) {
+			world_destroy(w);
+			w = NULL;
+		}
 		if (!w) {
 			w = world_on_ram(1);
 			*f = fake_create(w);
@@ -169,10 +174,6 @@ static struct world *run_all(struct world *w, struct fake **f, const unsigned in
 			continue;
 		if (!run_case(*f, seq, n, &p))
 			break;
-		if (w->nr_fakes > MAX_FAKES - 4) {
-			world_destroy(w);
-			w = NULL;
-		}
 	}
 	return w;
 }
