@@ -197,12 +197,32 @@ static int next_vacater(const struct event *ev, int nr, enum event_kind kind, ui
 	return -1;
 }
 
+/* Does any event but i and k, not applied yet, change what is mapped in the range? */
+static bool others_touch(const struct event *ev, int nr, int i, int k, uint64_t start, uint64_t end)
+{
+	for (int m = 0; m < nr; m++) {
+		if (ev[m].done || m == i || m == k || (ev[m].kind == EVENT_UNMAP &&
+						       ev[m].start == ev[k].start &&
+						       ev[m].end == ev[k].end))
+			continue;
+		if (ev[m].kind == EVENT_REMAP &&
+		    overlaps(ev[m].to, ev[m].to + (ev[m].end - ev[m].start), start, end))
+			return true;
+		if ((ev[m].kind == EVENT_REMAP || ev[m].kind == EVENT_UNMAP) &&
+		    overlaps(ev[m].start, ev[m].end, start, end))
+			return true;
+	}
+	return false;
+}
+
 /*
  * Remap i; all events read before it are applied. mremap found the place empty or emptied it, so
  * words that are there left by a call whose event was read later: by a remap, which then goes
- * first, or by an unmap: then they are dropped. Where both are to come, or there are no words (none
- * were known, or a remove dropped them), the mappings of now tell: if a remap took away what was there before, what i brought
- * is there still; if it is the one that took away what i brought, nothing is.
+ * first, or by an unmap: then they are dropped. Where both are to come the mappings of now tell: if
+ * a remap took away what was there before, what i brought is there still; if it is the one that
+ * took away what i brought, nothing is. Where there are no words (none were known, or a remove
+ * dropped them) the order of reading stands, unless a remap from there is the only other event that
+ * concerns the place: then the mappings tell as well.
  * Returns the remap to apply first, -1 for none, -EAGAIN to read more.
  */
 static int goes_before(struct space *s, const struct event *ev, int nr, int i, bool child)
@@ -210,12 +230,17 @@ static int goes_before(struct space *s, const struct event *ev, int nr, int i, b
 	uint64_t start = ev[i].to, end = ev[i].to + (ev[i].end - ev[i].start);
 	int remap = next_vacater(ev, nr, EVENT_REMAP, start, end);
 	int unmap = next_vacater(ev, nr, EVENT_UNMAP, start, end), r;
-	bool words = has_words(s, start, end);
 
-	if (remap < 0 || (words && unmap >= 0 && unmap < remap))
+	if (remap < 0)
 		return -1;
-	if (words && unmap < 0)
-		return remap;
+	if (has_words(s, start, end)) {
+		if (unmap < 0)
+			return remap;
+		if (unmap < remap)
+			return -1;
+	} else if (others_touch(ev, nr, i, remap, start, end)) {
+		return -1;
+	}
 	r = s->ops->registered(s, MAX(start, ev[remap].start));
 	if (r == -EAGAIN && !child)
 		return -EAGAIN;
@@ -588,20 +613,10 @@ struct evidence {
 	uint64_t va; /* first word that no remap brought there; 0: none */
 };
 
-static bool is_destination(const struct reading *rd, int c, uint64_t va)
-{
-	for (int i = 0; i < rd->nr; i++)
-		if (rd->ev[i].kind == EVENT_REMAP && is_pending(rd, c, i) &&
-		    covers(rd->ev[i].to, rd->ev[i].end - rd->ev[i].start, va) &&
-		    rd->child[c]->ops->registered(rd->child[c], rd->ev[i].start) != 1)
-			return true;
-	return false;
-}
-
 /*
- * May a remap of this batch have brought something to va before the fork? Then that va is mapped in
- * the child, or not, says nothing of an event that took away what had been there. A remap whose
- * source the child still has came after the fork, unless the source was given out anew.
+ * Does a remap of this batch bring something to va? Then that va is mapped in the child, or not,
+ * says nothing of an event that took away what had been there. One that was read after the fork,
+ * and whose source the child still has, had not happened.
  */
 static bool arrives(const struct reading *rd, int c, uint64_t va)
 {
@@ -612,8 +627,7 @@ static bool arrives(const struct reading *rd, int c, uint64_t va)
 
 		if (e->kind == EVENT_REMAP && is_pending(rd, c, i) &&
 		    covers(e->to, e->end - e->start, va) &&
-		    (child->ops->registered(child, e->start) != 1 ||
-		     is_destination(rd, c, e->start)))
+		    (i < rd->child_at[c] || child->ops->registered(child, e->start) != 1))
 			return true;
 	}
 	return false;
@@ -627,68 +641,136 @@ static void first_word(struct space *s, struct leaf *l, unsigned int idx, uint64
 		ev->va = va;
 }
 
-/* A remap that sends no unmap of its source left it mapped. */
+/* A remap that sends no unmap of its source left it mapped (MREMAP_DONTUNMAP). */
 static bool source_is_kept(const struct reading *rd, const struct event *e)
 {
 	for (int i = 0; i < rd->nr; i++)
 		if (rd->ev[i].kind == EVENT_UNMAP && rd->ev[i].start == e->start &&
 		    rd->ev[i].end == e->end)
 			return false;
-	return e->kind == EVENT_REMAP;
+	return true;
 }
 
-/* What the child's own mappings say: did e happen before the fork (1), after it (-1), unknown? */
-static int fork_verdict(const struct reading *rd, int c, const struct event *e)
+/* Does any event of the batch but e bring something to e's destination, or take it from there? */
+static bool destination_is_shared(const struct reading *rd, int c, const struct event *e)
 {
-	struct space *child = rd->child[c];
-	struct evidence ev = {.rd = rd, .child = c};
-	uint64_t va;
-	int r;
+	uint64_t end = e->to + (e->end - e->start);
 
-	if (e->kind == EVENT_REMOVE)
-		return 0;
-	for_each_word(child, e->start, e->end, first_word, &ev);
-	if (!ev.va && e->kind == EVENT_UNMAP)
-		return 0;
-	/* Something was brought to its source: then its destination tells. */
-	if (!ev.va && arrives(rd, c, e->start))
-		return child->ops->registered(child, e->to) == 1;
-	va = ev.va ? ev.va : e->start;
-	r = child->ops->registered(child, va);
-	if (r == 1 && e->kind == EVENT_REMAP && source_is_kept(rd, e)) {
-		/* MREMAP_DONTUNMAP: the source stays. Its destination came to be by the call. */
-		if (has_words(child, e->to, e->to + (e->end - e->start)))
-			return 0;
-		r = child->ops->registered(child, va - e->start + e->to);
-		return r == 1 ? 1 : r == 0 ? -1 : 0;
+	for (int i = 0; i < rd->nr; i++) {
+		const struct event *o = &rd->ev[i];
+
+		if (o == e || !is_pending(rd, c, i) || o->kind == EVENT_REMOVE)
+			continue;
+		if (overlaps(o->start, o->end, e->to, end) ||
+		    (o->kind == EVENT_REMAP &&
+		     overlaps(o->to, o->to + (o->end - o->start), e->to, end)))
+			return true;
 	}
-	return r == 1 ? -1 : r == 0 ? 1 : 0;
+	return false;
+}
+
+/* A word of the event's range that no remap of the batch brought there, or 0. */
+static uint64_t undisputed_word(const struct reading *rd, int c, const struct event *e)
+{
+	struct evidence ev = {.rd = rd, .child = c};
+
+	for_each_word(rd->child[c], e->start, e->end, first_word, &ev);
+	return ev.va;
 }
 
 /*
- * The order of reading is that of happening, but for operations that overlapped the fork: an unmap
- * or remap posts its events after it let go of the mmap lock, and so does the fork. Each of them
- * takes the range that it starts from out of the mappings, so the child's mappings, which are those
- * of the moment of the fork, tell on which side an event belongs. Each is asked for itself, unless
- * another event of the batch leaves the answer open: then the order of reading stands. Of a remove either side is right, since one of the two calls had not returned
- * when the other began.
+ * Remap i. That it took its source away shows in the child as a source that is not mapped; that it
+ * did not happen, as a destination that is not (a mapped source proves nothing: a neighbour may
+ * have grown over it, which sends no event).
+ */
+static bool remap_was_before(const struct reading *rd, int c, int i)
+{
+	struct space *child = rd->child[c];
+	const struct event *e = &rd->ev[i];
+	uint64_t va;
+
+	if (i < rd->child_at[c])
+		return destination_is_shared(rd, c, e) ||
+		       child->ops->registered(child, e->to) != 0;
+	if (source_is_kept(rd, e))
+		return !destination_is_shared(rd, c, e) &&
+		       child->ops->registered(child, e->to) == 1 &&
+		       !has_words(child, e->to, e->to + (e->end - e->start));
+	va = undisputed_word(rd, c, e);
+	if (!va && !arrives(rd, c, e->start))
+		va = e->start;
+	return va && child->ops->registered(child, va) == 0;
+}
+
+/* The remap of whose call unmap i is a part: it empties the destination, or its own source. */
+static int remap_of_unmap(const struct reading *rd, int i)
+{
+	const struct event *u = &rd->ev[i];
+
+	if (is_own_source(rd->ev, i))
+		for (int m = i - 1; m >= 0; m--)
+			if (rd->ev[m].kind == EVENT_REMAP && rd->ev[m].start == u->start &&
+			    rd->ev[m].end == u->end)
+				return m;
+	for (int m = i + 1; m < rd->nr; m++)
+		if (rd->ev[m].kind == EVENT_REMAP && overlaps(rd->ev[m].to, rd->ev[m].to + 1,
+							      u->start, u->end))
+			return rd->ev[m].to == u->start ? m : -1;
+	return -1;
+}
+
+/* So many events back an unmap may have overlapped a fork that was read after it. */
+#define OVERLAP_EVENTS 4
+
+static bool was_before_fork(const struct reading *rd, int c, int i)
+{
+	struct space *child = rd->child[c];
+	const struct event *e = &rd->ev[i];
+	int at = rd->child_at[c], remap;
+	uint64_t va;
+
+	if (!is_pending(rd, c, i))
+		return false; /* the copied table has it in it */
+	if (e->kind == EVENT_REMOVE)
+		return i < at;
+	if (e->kind == EVENT_REMAP)
+		return remap_was_before(rd, c, i);
+	remap = remap_of_unmap(rd, i);
+	if (remap >= 0 && is_pending(rd, c, remap))
+		return remap_was_before(rd, c, remap);
+	if (i < at - OVERLAP_EVENTS)
+		return true;
+	va = undisputed_word(rd, c, e);
+	if (!va)
+		return i < at;
+	return i < at ? child->ops->registered(child, va) != 1
+		      : child->ops->registered(child, va) == 0;
+}
+
+/*
+ * The order of reading is that of happening, but for calls that overlapped the fork: an unmap or
+ * remap posts its events after it let go of the mmap lock, and so does the fork. Of those the
+ * child's mappings, which are as at the moment of the fork, tell on which side they belong, unless
+ * other events leave the answer open: then the order of reading stands. Of a remove either side is
+ * right, since one of the two calls had not returned when the other began.
  */
 static void fork_settle(struct reading *rd, int c)
 {
-	struct space *child = rd->child[c];
 	int at = rd->child_at[c], n = 0;
 
 	for (int i = 0; i < rd->nr; i++) {
-		int v = is_pending(rd, c, i) ? fork_verdict(rd, c, &rd->ev[i]) : 0;
-		bool before = is_pending(rd, c, i) && (i < at ? v >= 0 : v > 0);
+		bool before;
 
-		if (rd->ev[i].kind == EVENT_FORK || (i > at && !before))
+		if (rd->ev[i].kind == EVENT_FORK)
+			continue;
+		before = was_before_fork(rd, c, i);
+		if (i > at && !before)
 			continue;
 		/* Those that the copied table has in it, and later ones, count as arrivals only. */
 		rd->sub[n] = rd->ev[i];
 		rd->sub[n++].done = !before;
 	}
-	(void)apply_ordered(child, rd->sub, n, true);
+	(void)apply_ordered(rd->child[c], rd->sub, n, true);
 }
 
 static void count_events(const struct reading *rd)
