@@ -238,8 +238,9 @@ static int goes_before(struct space *s, const struct event *ev, int nr, int i, b
 			return remap;
 		if (unmap < remap)
 			return -1;
-	} else if (others_touch(ev, nr, i, remap, start, end)) {
-		return -1;
+	} else if (others_touch(ev, nr, i, remap, start, end) ||
+		   s->ops->registered(s, start - PAGE_SIZE) != 0) {
+		return -1; /* what is mapped there may be a neighbour that grew over it */
 	}
 	r = s->ops->registered(s, MAX(start, ev[remap].start));
 	if (r == -EAGAIN && !child)
@@ -609,25 +610,27 @@ static void copy_for_children(struct space *s, struct reading *rd, int from)
 
 struct evidence {
 	const struct reading *rd;
-	int child;
+	int child, of; /* index of the event in question */
 	uint64_t va; /* first word that no remap brought there; 0: none */
 };
 
 /*
- * Does a remap of this batch bring something to va? Then that va is mapped in the child, or not,
- * says nothing of an event that took away what had been there. One that was read after the fork,
- * and whose source the child still has, had not happened.
+ * Does another remap of this batch bring something to va? Then that va is mapped in the child, or
+ * not, says nothing of event `of`. For an event read before the fork, a remap read after it, whose
+ * source the child still has, does not count: it had not happened.
  */
-static bool arrives(const struct reading *rd, int c, uint64_t va)
+static bool arrives(const struct reading *rd, int c, int of, uint64_t va)
 {
 	struct space *child = rd->child[c];
+	int at = rd->child_at[c];
 
 	for (int i = 0; i < rd->nr; i++) {
 		const struct event *e = &rd->ev[i];
 
-		if (e->kind == EVENT_REMAP && is_pending(rd, c, i) &&
-		    covers(e->to, e->end - e->start, va) &&
-		    (i < rd->child_at[c] || child->ops->registered(child, e->start) != 1))
+		if (i == of || e->kind != EVENT_REMAP || !is_pending(rd, c, i) ||
+		    !covers(e->to, e->end - e->start, va))
+			continue;
+		if (i < at || of > at || child->ops->registered(child, e->start) != 1)
 			return true;
 	}
 	return false;
@@ -637,7 +640,7 @@ static void first_word(struct space *s, struct leaf *l, unsigned int idx, uint64
 {
 	struct evidence *ev = arg;
 
-	if (!ev->va && !arrives(ev->rd, ev->child, va))
+	if (!ev->va && !arrives(ev->rd, ev->child, ev->of, va))
 		ev->va = va;
 }
 
@@ -670,34 +673,50 @@ static bool destination_is_shared(const struct reading *rd, int c, const struct 
 }
 
 /* A word of the event's range that no remap of the batch brought there, or 0. */
-static uint64_t undisputed_word(const struct reading *rd, int c, const struct event *e)
+static uint64_t undisputed_word(const struct reading *rd, int c, int of)
 {
-	struct evidence ev = {.rd = rd, .child = c};
+	struct evidence ev = {.rd = rd, .child = c, .of = of};
 
-	for_each_word(rd->child[c], e->start, e->end, first_word, &ev);
+	for_each_word(rd->child[c], rd->ev[of].start, rd->ev[of].end, first_word, &ev);
 	return ev.va;
 }
 
 /*
+ * Is the range that e starts from still in the child, for sure as the memory that e took away? A
+ * neighbour below may have grown over it since, which sends no event: then it is not sure.
+ */
+static bool source_is_there(const struct reading *rd, int c, int i)
+{
+	struct space *child = rd->child[c];
+	uint64_t va = undisputed_word(rd, c, i);
+
+	return va && child->ops->registered(child, va) == 1 &&
+	       child->ops->registered(child, rd->ev[i].start - PAGE_SIZE) == 0;
+}
+
+/*
  * Remap i. That it took its source away shows in the child as a source that is not mapped; that it
- * did not happen, as a destination that is not (a mapped source proves nothing: a neighbour may
- * have grown over it, which sends no event).
+ * did not happen, as a source that is, or a destination that is not.
  */
 static bool remap_was_before(const struct reading *rd, int c, int i)
 {
 	struct space *child = rd->child[c];
 	const struct event *e = &rd->ev[i];
+	bool kept = source_is_kept(rd, e);
 	uint64_t va;
 
-	if (i < rd->child_at[c])
+	if (i < rd->child_at[c]) {
+		if (!kept && source_is_there(rd, c, i))
+			return false;
 		return destination_is_shared(rd, c, e) ||
 		       child->ops->registered(child, e->to) != 0;
-	if (source_is_kept(rd, e))
+	}
+	if (kept)
 		return !destination_is_shared(rd, c, e) &&
 		       child->ops->registered(child, e->to) == 1 &&
 		       !has_words(child, e->to, e->to + (e->end - e->start));
-	va = undisputed_word(rd, c, e);
-	if (!va && !arrives(rd, c, e->start))
+	va = undisputed_word(rd, c, i);
+	if (!va && !arrives(rd, c, i, e->start))
 		va = e->start;
 	return va && child->ops->registered(child, va) == 0;
 }
@@ -719,9 +738,6 @@ static int remap_of_unmap(const struct reading *rd, int i)
 	return -1;
 }
 
-/* So many events back an unmap may have overlapped a fork that was read after it. */
-#define OVERLAP_EVENTS 4
-
 static bool was_before_fork(const struct reading *rd, int c, int i)
 {
 	struct space *child = rd->child[c];
@@ -738,13 +754,10 @@ static bool was_before_fork(const struct reading *rd, int c, int i)
 	remap = remap_of_unmap(rd, i);
 	if (remap >= 0 && is_pending(rd, c, remap))
 		return remap_was_before(rd, c, remap);
-	if (i < at - OVERLAP_EVENTS)
-		return true;
-	va = undisputed_word(rd, c, e);
-	if (!va)
-		return i < at;
-	return i < at ? child->ops->registered(child, va) != 1
-		      : child->ops->registered(child, va) == 0;
+	va = undisputed_word(rd, c, i);
+	if (i < at)
+		return !va || child->ops->registered(child, va) != 1;
+	return va && child->ops->registered(child, va) == 0;
 }
 
 /*
