@@ -8,7 +8,9 @@
 
 #define BLOCKS 4u
 #define BLOCK_PAGES 2u
-#define FIRST 510u /* the second block begins a leaf */
+/* A hole between blocks: beside a mapped neighbour, which may grow, less can be known. */
+#define BLOCK_STRIDE 3u
+#define FIRST 509u /* the second block begins a leaf */
 
 struct op {
 	enum fake_op op;
@@ -40,7 +42,7 @@ static void list_ops(bool with_fork)
 
 static unsigned int block_page(unsigned int i)
 {
-	return FIRST + i * BLOCK_PAGES;
+	return FIRST + i * BLOCK_STRIDE;
 }
 
 static bool begin_op(struct fake *f, unsigned int t, const struct op *o, struct fake **child)
@@ -85,15 +87,18 @@ static void set_up(struct fake *f)
 		assert_true(fake_mmap(f, 0, block_page(i), BLOCK_PAGES, AGENT_MODE_RW));
 	while (fake_register(f))
 		;
-	fake_write_range(f, FIRST, BLOCKS * BLOCK_PAGES);
+	for (unsigned int i = 0; i < BLOCKS; i++)
+		fake_write_range(f, block_page(i), BLOCK_PAGES);
 	assert_int_equal(fake_evict_all(f), BLOCKS * BLOCK_PAGES);
 }
 
 static void visit_and_unmap(struct fake *f)
 {
-	assert_true(fake_access(f, 3, FIRST, BLOCKS * BLOCK_PAGES, false, 0));
-	world_settle(f->w);
-	assert_true(fake_munmap(f, 3, FIRST, BLOCKS * BLOCK_PAGES));
+	for (unsigned int i = 0; i < BLOCKS; i++) {
+		assert_true(fake_access(f, 3, block_page(i), BLOCK_PAGES, false, 0));
+		world_settle(f->w);
+	}
+	assert_true(fake_munmap(f, 3, FIRST, BLOCKS * BLOCK_STRIDE));
 	world_settle(f->w);
 }
 
@@ -208,6 +213,16 @@ static void test_three_operations_in_every_order(void **state)
 		world_destroy(w);
 }
 
+/*
+ * Two remaps of which one brings something to where the other takes from, both read on the other
+ * side of a fork that they overlapped: all that the child's mappings show may come from either side
+ * (docs/fault-states.md, "Where it is not exact"). The engine keeps to the order of reading.
+ */
+static bool undecidable(const struct op *a, const struct op *b)
+{
+	return a->op == OP_MREMAP && b->op == OP_MREMAP && (a->from == b->to || a->to == b->from);
+}
+
 static void test_fork_among_three_operations(void **state)
 {
 	struct world *w = NULL;
@@ -219,6 +234,8 @@ static void test_fork_among_three_operations(void **state)
 		unsigned int at = i % 3, a = i / 3 / nr_ops, b = i / 3 % nr_ops;
 		unsigned int seq[3] = {a, a, b};
 
+		if (undecidable(&ops[a], &ops[b]))
+			continue;
 		seq[at] = nr_ops - 1;
 		if (at == 2)
 			seq[1] = b;
