@@ -45,7 +45,7 @@
 	X(uffd_remove)	       /* remove events (MADV_DONTNEED, ...) */                            \
 	X(uffd_remap)	       /* mremap events */                                                 \
 	X(uffd_register)       /* ranges registered */                                             \
-	X(uffd_register_undone) /* ranges that changed while being registered: left unmanaged */   \
+	X(uffd_register_undone) /* an event came while being registered: taken in later */         \
 	X(fork_unhelped)       /* forked children that are served but cannot be evicted */         \
 	X(exec_managed)        /* programs that said hello */                                      \
 	X(exec_unmanaged)      /* programs that run unmanaged */
