@@ -591,8 +591,12 @@ static void copy_for_children(struct space *s, struct reading *rd, int from)
 		int c = rd->nr_children;
 		struct space *child;
 
-		if (rd->ev[i].kind != EVENT_FORK || c == MAX_FORKS)
+		if (rd->ev[i].kind != EVENT_FORK)
 			continue;
+		if (c == MAX_FORKS) {
+			log_error("more than %d forks at once: a child cannot be served", MAX_FORKS);
+			continue;
+		}
 		rd->ev[i].done = true;
 		child = copy_for_child(s, &rd->ev[i]);
 		if (!child)
@@ -811,8 +815,11 @@ static void apply_all(struct space *s, struct reading *rd)
 			apply_in_read_order(s, rd->ev, rd->nr);
 		else
 			decided = apply_ordered(s, rd->ev, rd->nr, false);
-		if (!decided && (rd->nr + 32 > MAX_EVENTS || drain(s, rd) < 0))
+		if (!decided && (rd->nr + 32 > MAX_EVENTS || drain(s, rd) < 0)) {
+			/* No more can be read: what is open is kept, nothing is left unapplied. */
+			(void)apply_ordered(s, rd->ev, rd->nr, true);
 			break;
+		}
 	} while (!decided);
 	for (int c = 0; c < rd->nr_children; c++)
 		fork_settle(rd, c);

@@ -120,6 +120,9 @@ static int remote_registered(struct space *s, uint64_t va)
 {
 	int r = uffd_registered(space_remote(s)->uffd, va);
 
+	/* A child that is being built: asking its gate would fill its sentinel and let it run. */
+	if (!space_remote(s)->sentinel_filled)
+		return r;
 	return r == 0 && remote_gate_open(s) == 0 ? -EAGAIN : r;
 }
 
@@ -592,6 +595,18 @@ void remote_set_pid(struct space *s, pid_t pid)
 		r->pagemap_fd = MAX(proc_open(pid, "pagemap"), -1);
 		r->stat_fd = MAX(proc_open(pid, "stat"), -1);
 	}
+	us_mutex_unlock(&s->lock);
+}
+
+void remote_change_pid(struct space *s, pid_t pid)
+{
+	struct remote *r = space_remote(s);
+
+	us_mutex_lock(&s->lock);
+	r->pid = pid;
+	if (r->stat_fd >= 0)
+		close(r->stat_fd);
+	r->stat_fd = MAX(proc_open(pid, "stat"), -1);
 	us_mutex_unlock(&s->lock);
 }
 

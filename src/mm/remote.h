@@ -53,6 +53,8 @@ struct space *remote_create(struct mm *mm, const struct remote_config *cfg, int 
 int remote_adopt(struct space *s, const struct remote_config *cfg) __must_check;
 /* A forked child without a helper was found: it is served, never evicted. */
 void remote_set_pid(struct space *s, pid_t pid);
+/* The memory went over to another process that shares it. */
+void remote_change_pid(struct space *s, pid_t pid);
 /* Starts the helper's loop (state RUN). */
 void remote_run(struct space *s);
 /* The space whose sentinel bears this nonce, with a reference, or NULL. */

@@ -203,6 +203,8 @@ static bool hand_over(struct job *j, struct proc *p)
 		p->helper_pidfd = -1;
 	}
 	us_mutex_unlock(&j->lock);
+	if (heir)
+		remote_change_pid(heir->space, heir->pid);
 	return heir != NULL;
 }
 
