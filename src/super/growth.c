@@ -217,7 +217,7 @@ static void growth_thread(void *arg)
 		bool is_short = atomic_load(&j->mm.short_of_memory);
 		uint64_t now = clock_now_ns(), wait;
 
-		if (is_short && now - last_adopt > ADOPT_NS) {
+		if (is_short && (now - last_adopt > ADOPT_NS || mm_mutants.no_filled_only)) {
 			last_adopt = now;
 			adopt_all(j);
 		}
@@ -236,7 +236,7 @@ static void growth_thread(void *arg)
 		mm_tick(&j->mm);
 		wait = free_bytes > 0 ? (uint64_t)free_bytes / (FASTEST_FILL / NSEC_PER_SEC) : 0;
 		if (is_short)
-			wait = NSEC_PER_MSEC;
+			wait = mm_mutants.no_filled_only ? SHORTEST_NS : NSEC_PER_MSEC;
 		wait = CLAMP(wait, SHORTEST_NS, LONGEST_NS);
 		ts.tv_nsec = (long)wait;
 		(void)ppoll(&stop, 1, &ts, NULL);

@@ -6,10 +6,11 @@
  * the old pages are still there. A pager that takes a page for evictable because it sees it
  * present then saves the old content and gives it back later, where zeros must be.
  *
- * The time in between is made long: the thread that calls madvise shares its CPU with one of
- * real-time priority that runs in bursts, so after the event has been read it must wait for the
- * CPU before it can empty the pages. Without the right to real-time priority it still works, with
- * fewer chances.
+ * The time in between is made long. After the event has been read the thread that calls madvise
+ * must get the lock of the address space again, which another thread holds for writing again and
+ * again (mprotect of much memory); and when it is given the lock it must wait for its CPU, which it
+ * shares with a thread of real-time priority that runs in bursts. Without the right to real-time
+ * priority it still works, with fewer chances.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -51,6 +52,27 @@ static void *burster(void *arg)
 			;
 		/* More than half idle: the program must get on, and so must everybody else. */
 		usleep(500 + random_next(&rng) % 2500);
+	}
+	return NULL;
+}
+
+#define LOCKED_BYTES (48ul << 20)
+
+/* Shared memory is nobody's to page: only the lock matters. */
+static void *locker(void *arg)
+{
+	char *area = mmap(NULL, LOCKED_BYTES, PROT_READ | PROT_WRITE,
+			  MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+
+	if (area == MAP_FAILED)
+		return NULL;
+	for (unsigned int i = 0; !stop; i++) {
+		if (mprotect(area, LOCKED_BYTES, i % 2 ? PROT_READ | PROT_WRITE : PROT_READ))
+			break;
+		/* Write access is given page by page, at the next write: so that there is work. */
+		for (size_t at = 0; i % 2 && at < LOCKED_BYTES; at += PAGE_BYTES)
+			*(volatile char *)(area + at) = 1;
+		usleep(300);
 	}
 	return NULL;
 }
@@ -108,7 +130,7 @@ static void *giver(void *arg)
 int main(int argc, char **argv)
 {
 	unsigned int seconds = 10;
-	pthread_t thread[3];
+	pthread_t thread[4];
 	uint64_t end;
 	int c;
 
@@ -126,13 +148,14 @@ int main(int argc, char **argv)
 	for (uintptr_t i = 0; i < 2; i++)
 		if (pthread_create(&thread[i], NULL, giver, (void *)(i + 1)))
 			return 2;
-	if (pthread_create(&thread[2], NULL, burster, NULL))
+	if (pthread_create(&thread[2], NULL, burster, NULL) ||
+	    pthread_create(&thread[3], NULL, locker, NULL))
 		return 2;
 	end = clock_ns() + seconds * 1000000000ull;
 	while (!stop && clock_ns() < end)
 		usleep(10000);
 	stop = 1;
-	for (unsigned int i = 0; i < 3; i++)
+	for (unsigned int i = 0; i < 4; i++)
 		pthread_join(thread[i], NULL);
 	printf("dontneed: rounds=%llu checks=%llu wrong=%llu zero=%llu other=%llu dirty=%llu\n",
 	       (unsigned long long)rounds, (unsigned long long)checks,
