@@ -119,17 +119,27 @@ def closed_descriptors(t):
 
 @case()
 def arguments_and_environment(t):
-    """Passed on as they are; a preload of the user's own stays, first."""
+    """Passed on as they are; what uswap adds is its own, the preload, and one word for ASan."""
     odd = ['a b', '', "'", '"', '$HOME', '\n', '--', '-x', 'ü', '*']
     show = 'import sys; print(sys.argv[1:])'
     native = t.native(['python3', '-c', show, *odd])
     run = t.under_uswap(['python3', '-c', show, *odd])
     check(run.stdout == native.stdout, f'{run.stdout!r}')
     names = ('import os\n'
-             'print(sorted(k for k in os.environ if not k.startswith(("USWAP", "LD_"))))\n')
+             'asan = os.environ.pop("ASAN_OPTIONS", "none")\n'
+             'print(sorted((k, v) for k, v in os.environ.items()\n'
+             '             if not k.startswith(("USWAP", "LD_"))))\n'
+             'print(asan)\n')
     native = t.native(['python3', '-c', names])
     run = t.under_uswap(['python3', '-c', names])
-    check(run.stdout == native.stdout, f'{run.stdout!r}, natively {native.stdout!r}')
+    # A program under ASan would refuse a library that comes before its runtime.
+    want = native.stdout.replace(b'\nnone\n', b'\nverify_asan_link_order=0\n')
+    check(run.stdout.replace(run.tag.encode(), b'') == want.replace(native.tag.encode(), b''),
+          f'{run.stdout!r}, natively {native.stdout!r}')
+    mine = {'ASAN_OPTIONS': 'detect_leaks=0:halt_on_error=1'}
+    run = t.under_uswap(['sh', '-c', 'echo "$ASAN_OPTIONS"'], env=mine)
+    check(run.stdout == b'verify_asan_link_order=0:detect_leaks=0:halt_on_error=1\n',
+          f'{run.stdout!r}')
 
 
 @case()
