@@ -248,13 +248,49 @@ static int goes_before(struct space *s, const struct event *ev, int nr, int i, b
 	return r == 0 ? -1 : remap;
 }
 
+/*
+ * Remap i finds no words at its source, although a remap read later brings some there: did that
+ * happen first? If so i took them on, and nothing is mapped there now; unless yet another event is
+ * about the place. Returns as goes_before().
+ */
+static int brings_source(struct space *s, const struct event *ev, int nr, int i, bool child)
+{
+	uint64_t start = ev[i].start, end = ev[i].end;
+	int bringer = -1, r;
+
+	if (has_words(s, start, end))
+		return -1;
+	for (int k = i + 1; k < nr; k++) {
+		if (ev[k].done || ev[k].kind == EVENT_REMOVE || ev[k].kind == EVENT_FORK ||
+		    (ev[k].kind == EVENT_UNMAP && ev[k].start == start && ev[k].end == end))
+			continue;
+		if (ev[k].kind == EVENT_REMAP && bringer < 0 && ev[k].to == start)
+			bringer = k;
+		else if (overlaps(ev[k].start, ev[k].end, start, end) ||
+			 (ev[k].kind == EVENT_REMAP &&
+			  overlaps(ev[k].to, ev[k].to + (ev[k].end - ev[k].start), start, end)))
+			return -1;
+	}
+	if (bringer < 0)
+		return -1;
+	r = s->ops->registered(s, start);
+	if (r == -EAGAIN && !child)
+		return -EAGAIN;
+	return r == 0 ? bringer : -1;
+}
+
 /* Returns false if it cannot be decided before more is read. */
 static bool remap_ordered(struct space *s, struct event *ev, int nr, int i, bool child)
 {
 	struct event *e = &ev[i];
 
 	e->done = true;
-	for (int k; (k = goes_before(s, ev, nr, i, child)) != -1;) {
+	for (int k;;) {
+		k = brings_source(s, ev, nr, i, child);
+		if (k == -1)
+			k = goes_before(s, ev, nr, i, child);
+		if (k == -1)
+			break;
 		if (k < 0 || !remap_ordered(s, ev, nr, k, child)) {
 			e->done = false;
 			return false;

@@ -70,7 +70,7 @@ int64_t mm_measured(struct mm *mm, uint64_t used_bytes)
 	int64_t free_bytes = (int64_t)limit - (int64_t)used_bytes;
 	struct watermarks wm;
 
-	while (used_bytes > peak && !atomic_compare_exchange_weak(&mm->peak, &peak, used_bytes))
+	while (!atomic_load(&mm->estimated) && used_bytes > peak && !atomic_compare_exchange_weak(&mm->peak, &peak, used_bytes))
 		;
 	atomic_store(&mm->used, used_bytes);
 	(void)reclaim_limit(&mm->reclaim, &wm);

@@ -83,21 +83,27 @@ uint64_t job_measure(void *job)
 	struct job *j = job;
 	struct proc_statm self = {0};
 	uint64_t sum, off = 0, limit = atomic_load(&j->mm.limit), now;
-	bool shared;
+	bool shared, estimated = false;
 
 	(void)proc_statm(j->self_statm_fd, &self);
 	us_mutex_lock(&j->lock);
 	sum = sum_statm(j, &shared);
 	if (shared && sum + (self.resident_pages << PAGE_SHIFT) > limit - limit / 16) {
 		now = clock_now_ns();
+		estimated = true;
 		if (now - j->shared_at_ns > MAX(4 * j->shared_cost_ns, 4 * NSEC_PER_MSEC)) {
+			estimated = false;
 			measure_shared(j, sum);
 			now = clock_now_ns();
 		}
 		off = (now - j->shared_at_ns) * (UNSHARE_RATE >> 20) / (NSEC_PER_SEC >> 20);
 		off = j->shared_bytes > off ? j->shared_bytes - off : 0;
+	} else if (shared) {
+		estimated = true;
 	}
 	us_mutex_unlock(&j->lock);
+	/* Pages shared after a fork are counted twice then: no figure for the peak. */
+	atomic_store(&j->mm.estimated, estimated);
 	return sum - MIN(off, sum) + (self.resident_pages << PAGE_SHIFT);
 }
 
@@ -131,12 +137,16 @@ bool job_out_of_memory(void *job)
 		uint64_t swapped = p->space ? p->space->table.nr_swapped : 0;
 
 		j->oom_pending = true;
-		log_error("out of room: all swap devices and the budget of %llu MiB are full: ended "
-			  "the largest process, pid %d (%s), with %llu MiB resident and %llu MiB "
-			  "swapped; add a --swap device or raise --ram",
-			  (unsigned long long)(atomic_load(&j->mm.limit) >> 20), p->pid, p->comm,
-			  (unsigned long long)(p->anon_pages >> 8),
-			  (unsigned long long)(swapped >> 8));
+		bool full = atomic_load(&j->mm.out_of_room);
+
+		log_error("out of room: %s the budget of %llu MiB %s full: ended the largest "
+			  "process, pid %d (%s), with %llu MiB resident and %llu MiB swapped; %s",
+			  full ? "all swap devices and" : "nothing more can be moved out and",
+			  (unsigned long long)(atomic_load(&j->mm.limit) >> 20), full ? "are" : "is",
+			  p->pid, p->comm, (unsigned long long)(p->anon_pages >> 8),
+			  (unsigned long long)(swapped >> 8),
+			  full ? "add a --swap device or raise --ram"
+			       : "raise --ram (locked, pinned and unmanaged memory stays in RAM)");
 		(void)syscall(SYS_pidfd_send_signal, p->pidfd, SIGKILL, NULL, 0);
 		vmstat_add(VMSTAT_oom_kill, 1);
 	}

@@ -18,6 +18,7 @@
 #define USWAP_SUPER_JOB_H
 
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include "base/list.h"
@@ -118,6 +119,7 @@ int front_main(int sup_fd, pid_t sup, const sigset_t *orig_mask);
 
 /* The signal mask with which the user started us, for the command. */
 extern sigset_t super_orig_mask;
+extern struct rlimit super_orig_nofile;
 
 /* spawn.c: pid of the command, or -errno; *failure gets 126/127 when exec failed. */
 pid_t spawn_command(struct job *j, int *failure);

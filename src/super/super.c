@@ -12,6 +12,7 @@
 #include "super/super.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,6 +38,17 @@ void super_rundir(char *buf, size_t len)
 		snprintf(buf, len, "/tmp/uswap-%u", (unsigned int)geteuid());
 }
 
+/*
+ * Descriptors 0 to 2 that the user closed get something harmless, so that none of ours lands on
+ * one. Close-on-exec: the command finds them closed, as natively.
+ */
+static void fill_standard_fds(void)
+{
+	for (int fd = 0; fd <= 2; fd++)
+		if (fcntl(fd, F_GETFD) < 0)
+			(void)open("/dev/null", O_RDWR | O_CLOEXEC);
+}
+
 int super_run(const struct run_config *cfg)
 {
 	sigset_t all, orig;
@@ -44,6 +56,7 @@ int super_run(const struct run_config *cfg)
 	int pair[2];
 	pid_t sup, front = getpid();
 
+	fill_standard_fds();
 	if (check_required(why, sizeof(why)) != 0) {
 		log_error("%s", why);
 		return SUPER_EXIT_FAILURE;

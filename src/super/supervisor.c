@@ -112,8 +112,9 @@ static int setup_epoll(struct job *j)
 }
 
 /* Every process costs a handful of descriptors here; the command keeps its own limit. */
-static void raise_nofile(struct rlimit *old)
+static void raise_nofile(void)
 {
+	struct rlimit *old = &super_orig_nofile;
 	struct rlimit r;
 
 	if (getrlimit(RLIMIT_NOFILE, old) != 0)
@@ -435,7 +436,6 @@ int supervisor_main(const struct run_config *cfg, int front_fd, pid_t front)
 {
 	static struct job job;
 	struct job *j = &job;
-	struct rlimit nofile;
 	struct proc *first;
 	int err, failure = SUPER_EXIT_FAILURE;
 
@@ -445,6 +445,7 @@ int supervisor_main(const struct run_config *cfg, int front_fd, pid_t front)
 	j->started_ns = clock_now_ns();
 	snprintf(j->id, sizeof(j->id), "%d", (int)front);
 	hooks_read();
+	raise_nofile();
 	(void)setpgid(0, 0);
 	(void)prctl(PR_SET_NAME, "uswap-super");
 	(void)prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -466,7 +467,6 @@ int supervisor_main(const struct run_config *cfg, int front_fd, pid_t front)
 	if (j->command < 0)
 		return fail(j, failure);
 	tell_front(j, FRONT_STARTED, j->command, 0);
-	raise_nofile(&nofile);
 	harden_self();
 	if (log_start(STDERR_FILENO, cfg->verbose < 0   ? LOG_ERROR
 				     : cfg->verbose > 0 ? LOG_INFO

@@ -55,8 +55,11 @@ static int reason_of_elf(int fd, char *reason, size_t len)
 		snprintf(reason, len, "it is a 32-bit program");
 		return 1;
 	}
+	/* Only what really changes identity: su run by root preloads like any program. */
 	if (fstat(fd, &st) == 0 &&
-	    ((st.st_mode & (S_ISUID | S_ISGID)) || fgetxattr(fd, "security.capability", NULL, 0) > 0)) {
+	    (((st.st_mode & S_ISUID) && st.st_uid != getuid()) ||
+	     ((st.st_mode & S_ISGID) && st.st_gid != getgid()) ||
+	     (getuid() != 0 && fgetxattr(fd, "security.capability", NULL, 0) > 0))) {
 		snprintf(reason, len, "it is a set-id program, which preloads nothing");
 		return 1;
 	}
