@@ -55,7 +55,8 @@ uint64_t mem_total_bytes(void)
 int mem_pool_init(struct mem_pool *p, size_t obj_bytes, size_t max_objs)
 {
 	memset(p, 0, sizeof(*p));
-	p->obj_bytes = align_up(obj_bytes, 8);
+	/* What is aligned to a cache line in the object stays so. */
+	p->obj_bytes = align_up(obj_bytes, obj_bytes >= 64 ? 64 : 8);
 	p->max_objs = max_objs;
 	p->base = mem_reserve(p->obj_bytes * max_objs);
 	if (!p->base)

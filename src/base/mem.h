@@ -38,7 +38,7 @@ struct mem_pool {
 	size_t used;
 };
 
-/* obj_bytes is rounded up to 8. Returns 0 or -ENOMEM. */
+/* obj_bytes is rounded up to 8, from 64 on to 64. Returns 0 or -ENOMEM. */
 int mem_pool_init(struct mem_pool *p, size_t obj_bytes, size_t max_objs) __must_check;
 void mem_pool_deinit(struct mem_pool *p);
 /* A zeroed object, or NULL when all max_objs are in use. Does not block on memory. */

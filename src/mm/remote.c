@@ -459,7 +459,9 @@ static void remote_forked(struct space *child, struct space *parent)
 	pid_t pid = space_remote(parent)->pid;
 
 	(void)remote_gate_open(child);
-	us_mutex_lock(&child->reader_lock);
+	/* The parent's is held: one of the same rank may only be tried for, and nobody has it. */
+	while (!us_mutex_trylock(&child->reader_lock))
+		sched_yield();
 	if (handlers_add(child->mm, child, r->uffd) != 0)
 		log_error("a forked child of pid %d cannot be served: %s", pid, strerror(errno));
 	us_mutex_unlock(&child->reader_lock);

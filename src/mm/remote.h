@@ -30,7 +30,7 @@ struct remote {
 	/* of the batch in progress */
 	uint16_t moved[BATCH_ITEMS];
 	bool moved_final;
-	char sentinel_page[PAGE_SIZE];
+	_Alignas(64) char sentinel_page[PAGE_SIZE];
 };
 
 struct remote_config {
