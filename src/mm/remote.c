@@ -310,7 +310,7 @@ static int remote_move(struct space *s, const struct batch_item *items, unsigned
 							    count_staged(r, &items[i]));
 		}
 	}
-	r->moved_final = true;
+	atomic_store(&r->moved_final, true);
 	return err;
 }
 
@@ -324,7 +324,7 @@ static void remote_prepare(struct space *s)
 		r->ctl->item[i].moved = 0;
 		r->ctl->item[i].rc = AGENT_RC_PENDING;
 	}
-	r->moved_final = false;
+	atomic_store(&r->moved_final, false);
 }
 
 static unsigned int remote_moved(struct space *s, unsigned int i)
@@ -332,7 +332,7 @@ static unsigned int remote_moved(struct space *s, unsigned int i)
 	struct remote *r = space_remote(s);
 	int n;
 
-	if (r->moved_final)
+	if (atomic_load(&r->moved_final))
 		return r->moved[i];
 	if (atomic_load(&r->helper_gone))
 		return count_staged(r, &s->item[i]);

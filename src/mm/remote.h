@@ -29,7 +29,7 @@ struct remote {
 	atomic_bool command_running;
 	/* of the batch in progress */
 	uint16_t moved[BATCH_ITEMS];
-	bool moved_final;
+	atomic_bool moved_final; /* moved[] is the last word */
 	_Alignas(64) char sentinel_page[PAGE_SIZE];
 };
 
