@@ -37,7 +37,7 @@
 #define RESCAN_NS (25 * NSEC_PER_MSEC)
 #define RESCAN_SHARE 20 /* and never more than 1/20 of the time */
 /* How fast pages shared after a fork may become private between two looks, bytes per second. */
-#define UNSHARE_RATE (1ull << 30)
+#define UNSHARE_RATE (2ull << 30)
 
 /* Sum of anonymous memory by statm; also whether any process shares pages. lock held. */
 static uint64_t sum_statm(struct job *j, bool *shared)
