@@ -67,10 +67,12 @@ void mm_account_moved(struct mm *mm, uint64_t pages)
 int64_t mm_measured(struct mm *mm, uint64_t used_bytes)
 {
 	uint64_t peak = atomic_load(&mm->peak), limit = atomic_load(&mm->limit);
+	uint64_t in_use = used_bytes - MIN(used_bytes, atomic_load(&mm->margin));
 	int64_t free_bytes = (int64_t)limit - (int64_t)used_bytes;
 	struct watermarks wm;
 
-	while (!atomic_load(&mm->estimated) && used_bytes > peak && !atomic_compare_exchange_weak(&mm->peak, &peak, used_bytes))
+	while (!atomic_load(&mm->estimated) && in_use > peak &&
+	       !atomic_compare_exchange_weak(&mm->peak, &peak, in_use))
 		;
 	atomic_store(&mm->used, used_bytes);
 	(void)reclaim_limit(&mm->reclaim, &wm);

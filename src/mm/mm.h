@@ -94,6 +94,7 @@ struct mm {
 	_Atomic uint64_t limit;	     /* bytes */
 	_Atomic uint64_t used;	     /* estimate: last measure, plus fills, minus evictions */
 	_Atomic uint64_t peak;	     /* highest measure */
+	_Atomic uint64_t margin;     /* part of the last measure that is kept free, not in use */
 	atomic_bool estimated;	     /* the last measure is an upper bound, not for peak */
 	_Atomic uint64_t gen_fills;  /* pages filled in this generation */
 	_Atomic unsigned int gen;    /* current generation, modulo 256 */

@@ -82,7 +82,7 @@ uint64_t job_measure(void *job)
 {
 	struct job *j = job;
 	struct proc_statm self = {0};
-	uint64_t sum, off = 0, limit = atomic_load(&j->mm.limit), now;
+	uint64_t sum, margin, off = 0, limit = atomic_load(&j->mm.limit), now;
 	bool shared, estimated = false;
 
 	(void)proc_statm(j->self_statm_fd, &self);
@@ -104,7 +104,13 @@ uint64_t job_measure(void *job)
 	us_mutex_unlock(&j->lock);
 	/* Pages shared after a fork are counted twice then: no figure for the peak. */
 	atomic_store(&j->mm.estimated, estimated);
-	return sum - MIN(off, sum) + (self.resident_pages << PAGE_SHIFT);
+	/*
+	 * A page that becomes private sends no fault that could wait, so while pages are shared
+	 * some of the budget is kept free for it.
+	 */
+	margin = shared ? MIN(limit / 16, MIB(12)) : 0;
+	atomic_store(&j->mm.margin, margin);
+	return sum - MIN(off, sum) + (self.resident_pages << PAGE_SHIFT) + margin;
 }
 
 /* The largest process of the job, by what it holds in RAM and on devices. lock held. */
