@@ -320,9 +320,9 @@ class Run:
         check(back >= want_in, f'{self.label}: only {back} pages came back, want {want_in}')
         return out, back
 
-    def expect_within_budget(self, budget=None):
+    def expect_within_budget(self, budget=None, extra=0):
         budget = budget or self.job['ram']
-        bound = budget + max(budget // 20, 16 * MIB)
+        bound = budget + max(budget // 20, 16 * MIB) + extra
         check(self.sampler.samples >= 3, f'{self.label}: too short to be sampled')
         check(self.peak <= bound,
               f'{self.label}: {self.peak / MIB:.0f} MiB at peak, budget {budget / MIB:.0f} MiB, '
@@ -484,7 +484,7 @@ class Test:
                 done.stderr.decode('utf-8', 'replace'))
 
     def compare(self, argv, *, fraction, pages_out=5000, pages_in=None, minimum=32 * MIB,
-                timeout=90, stdin=None, swap=None, status=0, after=None, **kw):
+                timeout=90, stdin=None, swap=None, status=0, after=None, extra=0, **kw):
         """Natively, then under uswap in a part of the memory that it took natively."""
         native = self.native(argv, timeout=timeout, stdin=stdin, **kw).expect_status(status)
         native.sampler.finish()
@@ -497,7 +497,7 @@ class Test:
         if after:
             check(after() == first, 'the files that it wrote differ')
         out, back = run.expect_swapped(pages_out, pages_in)
-        run.expect_within_budget()
+        run.expect_within_budget(extra=extra)
         run.expect_right_content()
         self.note(f'native {native.elapsed:.1f} s {native.peak // MIB} MiB, in {ram // MIB} MiB '
                   f'{run.elapsed:.1f} s, peak {run.peak // MIB} MiB, '

@@ -61,8 +61,10 @@ if __name__ == "__main__":
 @case(timeout=150)
 def python_multiprocessing(t):
     """Workers made by fork read what they inherited and write their own copies."""
+    # README, limits: pages that become private after a fork send no fault that could wait, and
+    # three workers make them so as fast as memory is copied.
     _, run = t.compare([need('python3'), t.write('work.py', PYTHON_FORK)], fraction=0.45,
-                       pages_out=8000)
+                       pages_out=8000, extra=24 * MIB)
     check(run.vmstat('uffd_fork') >= 3, f'uffd_fork {run.vmstat("uffd_fork")}')
 
 
