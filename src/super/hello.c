@@ -47,11 +47,6 @@ static struct conn *conn_find(int fd)
 	return NULL;
 }
 
-bool hello_is_conn(int fd)
-{
-	return conn_find(fd) != NULL;
-}
-
 bool hello_is_helper(pid_t pid)
 {
 	for (unsigned int i = 0; i < nr_conns; i++)

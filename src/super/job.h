@@ -151,7 +151,6 @@ bool proc_is_descendant(pid_t pid, pid_t ancestor);
 int hello_listen(struct job *j);
 void hello_accept(struct job *j, int listen_fd);
 void hello_readable(struct job *j, int fd);
-bool hello_is_conn(int fd);
 bool hello_is_helper(pid_t pid);
 
 /*

@@ -136,31 +136,6 @@ int proc_maps(pid_t pid, char *buf, size_t len, int (*fn)(const struct proc_vma 
 	return r;
 }
 
-struct find_vma {
-	uint64_t va;
-	struct proc_vma *out;
-};
-
-static int match_vma(const struct proc_vma *v, void *arg)
-{
-	struct find_vma *f = arg;
-
-	if (f->va >= v->end)
-		return 0;
-	if (f->va < v->start)
-		return -ENOENT;
-	*f->out = *v;
-	return 1;
-}
-
-int proc_find_vma(pid_t pid, uint64_t va, char *buf, size_t len, struct proc_vma *out)
-{
-	struct find_vma f = {va, out};
-	int r = proc_maps(pid, buf, len, match_vma, &f);
-
-	return r == 1 ? 0 : r ? r : -ENOENT;
-}
-
 int proc_field(pid_t pid, const char *name, const char *key, uint64_t *value)
 {
 	char path[64], buf[8192], *s;

@@ -31,8 +31,6 @@ struct proc_vma {
  */
 int proc_maps(pid_t pid, char *buf, size_t len, int (*fn)(const struct proc_vma *, void *),
 	      void *arg);
-/* Finds the mapping that holds va. -ENOENT if there is none. */
-int proc_find_vma(pid_t pid, uint64_t va, char *buf, size_t len, struct proc_vma *out);
 
 /* Opens /proc/PID/NAME read-only and close-on-exec. A descriptor or -errno. */
 int proc_open(pid_t pid, const char *name);

@@ -19,13 +19,6 @@ int uffd_register(int fd, uint64_t start, uint64_t bytes, uint64_t mode)
 	return ioctl(fd, UFFDIO_REGISTER, &r) ? -errno : 0;
 }
 
-int uffd_unregister(int fd, uint64_t start, uint64_t bytes)
-{
-	struct uffdio_range r = {.start = start, .len = bytes};
-
-	return ioctl(fd, UFFDIO_UNREGISTER, &r) ? -errno : 0;
-}
-
 int64_t uffd_copy(int fd, uint64_t dst, const void *src, uint64_t nr_pages)
 {
 	struct uffdio_copy c = {

@@ -20,7 +20,6 @@
 
 int uffd_handshake(int fd, uint64_t features) __must_check;
 int uffd_register(int fd, uint64_t start, uint64_t bytes, uint64_t mode) __must_check;
-int uffd_unregister(int fd, uint64_t start, uint64_t bytes);
 
 /*
  * Fills nr missing pages at dst from src and wakes who waits there. Returns the number of pages
