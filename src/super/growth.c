@@ -131,6 +131,39 @@ static struct proc *largest(struct job *j)
 	return best;
 }
 
+/* What holds the budget, for who runs with -v. lock held. */
+static void describe_memory(struct job *j)
+{
+	struct proc_statm self = {0};
+	struct swap_usage u;
+
+	(void)proc_statm(j->self_statm_fd, &self);
+	swap_usage(j->swap, &u);
+	log_info("in use %llu of %llu KiB: supervisor %llu KiB (swap cache %llu, compressed %llu, "
+		 "tables %llu), shared after fork %llu KiB counted twice",
+		 (unsigned long long)(atomic_load(&j->mm.used) >> 10),
+		 (unsigned long long)(atomic_load(&j->mm.limit) >> 10),
+		 (unsigned long long)(self.resident_pages << (PAGE_SHIFT - 10)),
+		 (unsigned long long)(u.cached_bytes >> 10),
+		 (unsigned long long)(u.pool_bytes >> 10),
+		 (unsigned long long)(u.metadata_bytes >> 10),
+		 (unsigned long long)(j->shared_bytes >> 10));
+	list_for_each(n, &j->procs) {
+		struct proc *p = list_entry(n, struct proc, node);
+		struct space *s = p->space;
+
+		log_info("pid %d (%s): %llu KiB resident, of it %llu KiB known and movable%s; %llu "
+			 "KiB swapped; %u faults wait",
+			 p->pid, p->comm, (unsigned long long)(p->anon_pages << (PAGE_SHIFT - 10)),
+			 (unsigned long long)((s ? s->table.nr_resident : 0) << (PAGE_SHIFT - 10)),
+			 !s			? " (not managed)"
+			 : s->ops->can_move(s) ? ""
+						: " (cannot be moved now)",
+			 (unsigned long long)((s ? s->table.nr_swapped : 0) << (PAGE_SHIFT - 10)),
+			 s ? s->nr_deferred : 0);
+	}
+}
+
 bool job_out_of_memory(void *job)
 {
 	struct job *j = job;
@@ -154,6 +187,7 @@ bool job_out_of_memory(void *job)
 			  full ? "add a --swap device or raise --ram"
 			       : "raise --ram (locked, pinned and unmanaged memory stays in RAM)");
 		(void)syscall(SYS_pidfd_send_signal, p->pidfd, SIGKILL, NULL, 0);
+		describe_memory(j);
 		vmstat_add(VMSTAT_oom_kill, 1);
 	}
 	us_mutex_unlock(&j->lock);
