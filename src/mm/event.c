@@ -300,102 +300,6 @@ static bool remap_ordered(struct space *s, struct event *ev, int nr, int i, bool
 	return true;
 }
 
-/* ---- remove ---- */
-
-/*
- * After MADV_FREE the pages stay and send no fault; after MADV_DONTNEED the range is empty soon.
- * Which of the two it was the event does not say. So the range is looked at again a second later,
- * and what is present then is taken for ours (space_adopt()).
- */
-void space_adopt_later(struct space *s, uint64_t start, uint64_t end)
-{
-	uint64_t now = clock_now_ns();
-	bool noted = false;
-
-	/* Every range that overlaps waits anew: none may look at these pages too early. */
-	for (unsigned int i = 0; i < s->nr_adopt; i++) {
-		struct adopt_range *a = &s->adopt[i];
-
-		if (start >= a->end || end <= a->start)
-			continue;
-		a->start = MIN(a->start, start);
-		a->end = MAX(a->end, end);
-		a->since_ns = now;
-		noted = true;
-	}
-	if (noted)
-		return;
-	if (s->nr_adopt == MAX_ADOPT) {
-		/* Full: widen the last one. Looking at too much, later, is harmless. */
-		struct adopt_range *a = &s->adopt[MAX_ADOPT - 1];
-
-		a->start = MIN(a->start, start);
-		a->end = MAX(a->end, end);
-		a->since_ns = now;
-		return;
-	}
-	s->adopt[s->nr_adopt++] = (struct adopt_range){start, end, now};
-}
-
-/* Ranges larger than this are looked at only where something of them is known already. */
-#define ADOPT_DENSE_BYTES GIB(16)
-
-static void adopt_leaf(struct space *s, uint64_t base, uint64_t start, uint64_t end)
-{
-	struct leaf *l = table_leaf(&s->table, base, false, 0);
-	uint64_t pm[LEAF_PAGES];
-
-	if (s->ops->pagemap(s, base, pm, LEAF_PAGES) != 0)
-		return;
-	for (unsigned int i = 0; i < LEAF_PAGES; i++) {
-		uint64_t a = base + ((uint64_t)i << PAGE_SHIFT);
-
-		if (a < start || a >= end || !(pm[i] & PAGEMAP_PRESENT) ||
-		    (l && pw_state(l->w[i]) != PW_NONE) || s->ops->registered(s, a) != 1)
-			continue;
-		if (!l)
-			l = table_leaf(&s->table, base, true, s->order);
-		if (!l)
-			return;
-		table_set(&s->table, l, i, pw_make(PW_RESIDENT, 0, 0, mm_gen(s->mm)));
-	}
-}
-
-static void adopt_one(struct space *s, uint64_t start, uint64_t end)
-{
-	uint64_t va = start;
-
-	if (end - start <= ADOPT_DENSE_BYTES) {
-		for (va = leaf_base(start); va < end; va += LEAF_BYTES)
-			adopt_leaf(s, va, start, end);
-		return;
-	}
-	for (; table_next_leaf(&s->table, &va, end); va += LEAF_BYTES)
-		adopt_leaf(s, va, start, end);
-}
-
-void space_adopt(struct space *s)
-{
-	uint64_t now = clock_now_ns();
-	uint64_t age = mm_mutants.no_filled_only ? 0 : NSEC_PER_SEC;
-
-	/* A madvise() that has not come to its end may still empty the range. */
-	if (age && s->ops->in_madvise && s->ops->in_madvise(s))
-		return;
-	us_mutex_lock(&s->lock);
-	for (unsigned int i = 0; i < s->nr_adopt;) {
-		struct adopt_range a = s->adopt[i];
-
-		if (now - a.since_ns < age || s->ops->gate_open(s) != 1) {
-			i++;
-			continue;
-		}
-		s->adopt[i] = s->adopt[--s->nr_adopt];
-		adopt_one(s, a.start, a.end);
-	}
-	us_mutex_unlock(&s->lock);
-}
-
 /* ---- unmap ---- */
 
 struct unmap {
@@ -484,6 +388,7 @@ static struct space *copy_for_child(struct space *s, const struct event *e)
 	if (!child)
 		return NULL;
 	child->order = s->order;
+	space_adopt_inherit(child, s);
 	for_each_word(s, 0, 1ull << 47, fork_one, child);
 	return child;
 }

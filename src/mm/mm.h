@@ -159,9 +159,18 @@ enum fault_result { FAULT_DONE, FAULT_AGAIN, FAULT_NEED_HOLD };
 enum fault_result fault_try(struct space *s, uint64_t va, bool write, uint64_t since_ns, bool held);
 /* Puts a fault aside, to be tried again by space_retry(). lock held. */
 void fault_defer(struct space *s, uint64_t va, bool write, uint64_t since_ns);
-/* Looks a second later what of the range is present but not ours yet. lock held. */
+
+/* ---- adopt.c: pages that are present without our having filled them ---- */
+
+/* What of [start, end) is present becomes RESIDENT; all of it is registered. 0 or -errno. lock held. */
+int space_take_present(struct space *s, uint64_t start, uint64_t end) __must_check;
+/* Does so a second after a REMOVE, when MADV_DONTNEED has run (rule 4). lock held. */
 void space_adopt_later(struct space *s, uint64_t start, uint64_t end);
-/* Adopts pages that MADV_FREE left (rule 4). reader_lock held, hold off. */
+/* Does so when the gate is open, for what of it is registered then. lock held. */
+void space_adopt_soon(struct space *s, uint64_t start, uint64_t end);
+/* A child that is being built is to look where its parent is. lock of the parent held. */
+void space_adopt_inherit(struct space *child, const struct space *parent);
+/* Looks at the ranges whose time has come. reader_lock held, hold off. */
 void space_adopt(struct space *s);
 
 #endif

@@ -21,7 +21,7 @@
  *
  * If a check fails the range is left as it is, registered perhaps, but without state: a missing
  * page of it is then zero-filled, which is right, because nothing of it was ever evicted. What is
- * present in it is taken in later, in the way of what MADV_FREE leaves (space_adopt()). It is
+ * present in it is taken in later, when the gate is open (space_adopt_soon()). It is
  * never unregistered: between the two the program may have come to depend on it.
  */
 #include "mm/mm.h"
@@ -145,31 +145,6 @@ static int consider(const struct proc_vma *v, void *arg)
 	return 0;
 }
 
-static int mark_resident(uint64_t start, uint64_t end, void *arg)
-{
-	struct space *s = arg;
-
-	for (uint64_t va = start; va < end; va += PAGE_SIZE) {
-		struct leaf *l = table_leaf(&s->table, va, true, s->order);
-
-		if (!l)
-			return -ENOMEM;
-		/* Old from the start: nothing is known of when it was used. */
-		if (pw_state(l->w[leaf_index(va)]) == PW_NONE)
-			table_set(&s->table, l, leaf_index(va),
-				  pw_make(PW_RESIDENT, 0, 0, (uint8_t)(mm_gen(s->mm) - 3)));
-	}
-	return 0;
-}
-
-/* The pages that are present now become ours. lock held. */
-static int scan_present(struct space *s, uint64_t start, uint64_t end)
-{
-	int fd = space_remote(s)->pagemap_fd;
-
-	return fd < 0 ? -ENODEV : proc_each_present(fd, start, end, mark_resident, s);
-}
-
 /* What step 3 finds inside the ranges that were registered, and just beside them. */
 struct recheck {
 	struct space *s;
@@ -180,19 +155,18 @@ struct recheck {
 	unsigned int nr_torn;
 };
 
-/* The part of a VMA that lies in a range gets state. */
-static int take_state(struct recheck *rc, uint64_t start, uint64_t end)
+/* The part of a VMA that lies in a range gets state, now or when it can be judged. */
+static void take_state(struct recheck *rc, uint64_t start, uint64_t end)
 {
 	struct space *s = rc->s;
-	int err;
+	int first = s->ops->registered(s, start), last = s->ops->registered(s, end - PAGE_SIZE);
 
-	if (s->ops->registered(s, start) != 1 || s->ops->registered(s, end - PAGE_SIZE) != 1)
-		return 0;
 	us_mutex_lock(&s->lock);
-	err = scan_present(s, start, end);
+	if (first != 1 || last != 1 || space_take_present(s, start, end) != 0)
+		space_adopt_soon(s, start, end);
+	else
+		rc->scanned++;
 	us_mutex_unlock(&s->lock);
-	rc->scanned += err == 0;
-	return err;
 }
 
 static int recheck_vma(const struct proc_vma *v, void *arg)
@@ -212,10 +186,7 @@ static int recheck_vma(const struct proc_vma *v, void *arg)
 
 		if (v->start < c->high && v->end > c->low) {
 			/* Registered, it may have become one with a managed neighbour. */
-			int err = take_state(rc, MAX(v->start, c->low), MIN(v->end, c->high));
-
-			if (err)
-				return err;
+			take_state(rc, MAX(v->start, c->low), MIN(v->end, c->high));
 		} else if ((v->end == c->low || v->start == c->high) &&
 			   rc->nr_torn < MAX_CANDIDATES && s->ops->registered(s, v->start) == 0) {
 			/* Just outside: was it one with what is inside? */
@@ -285,7 +256,7 @@ static int register_ranges(struct space *s, struct candidate *c, unsigned int nr
 		vmstat_add(VMSTAT_uffd_register_undone, rc.nr);
 		us_mutex_lock(&s->lock);
 		for (unsigned int i = 0; i < rc.nr; i++)
-			space_adopt_later(s, c[i].start, c[i].end);
+			space_adopt_soon(s, c[i].start, c[i].end);
 		us_mutex_unlock(&s->lock);
 		return 0;
 	}

@@ -133,6 +133,14 @@ static int remote_pagemap(struct space *s, uint64_t va, uint64_t *entry, size_t 
 	return r->pagemap_fd < 0 ? -ENODEV : proc_pagemap(r->pagemap_fd, va, entry, nr);
 }
 
+static int remote_each_present(struct space *s, uint64_t start, uint64_t end,
+			       int (*fn)(uint64_t start, uint64_t end, void *arg), void *arg)
+{
+	struct remote *r = space_remote(s);
+
+	return r->pagemap_fd < 0 ? -ENODEV : proc_each_present(r->pagemap_fd, start, end, fn, arg);
+}
+
 static bool remote_in_madvise(struct space *s)
 {
 	pid_t pid = space_remote(s)->pid;
@@ -477,6 +485,7 @@ static const struct space_ops remote_ops = {
 	.wake = remote_wake,
 	.registered = remote_registered,
 	.pagemap = remote_pagemap,
+	.each_present = remote_each_present,
 	.can_move = remote_can_move,
 	.prepare = remote_prepare,
 	.move = remote_move,

@@ -72,6 +72,9 @@ struct space_ops {
 	 * Page states as the kernel sees them, PAGEMAP_* of sys/proc.h; nr entries. 0 or -errno.
 	 */
 	int (*pagemap)(struct space *s, uint64_t va, uint64_t *entry, size_t nr);
+	/* Calls fn for runs of pages of [start, end) that are present, until it returns nonzero. */
+	int (*each_present)(struct space *s, uint64_t start, uint64_t end,
+			    int (*fn)(uint64_t start, uint64_t end, void *arg), void *arg);
 
 	/* Can pages be moved out at all (a helper lives)? */
 	bool (*can_move)(struct space *s);
@@ -115,9 +118,10 @@ struct deferred {
 };
 
 #define NR_STREAMS 4
-#define MAX_ADOPT 16
+#define MAX_ADOPT 64
 struct adopt_range {
-	uint64_t start, end, since_ns;
+	uint64_t start, end;
+	uint64_t since_ns; /* the last REMOVE that was read; 0: none, it need not wait */
 };
 
 struct space {

@@ -321,8 +321,8 @@ static int each_thread(pid_t pid, const char *name, int (*fn)(const char *text))
 			continue;
 		snprintf(path, sizeof(path), "/proc/%d/task/%s/%s", pid, e->d_name, name);
 		n = read_file(path, buf, sizeof(buf));
-		if (n == -ESRCH)
-			continue;
+		if (n == -ESRCH || n == -ENOENT)
+			continue; /* it ended meanwhile */
 		r = n < 0 ? (int)n : fn(buf);
 	}
 	closedir(d);

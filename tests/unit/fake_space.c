@@ -323,6 +323,23 @@ static int fake_pagemap(struct space *s, uint64_t va, uint64_t *entry, size_t nr
 	return 0;
 }
 
+static int fake_each_present(struct space *s, uint64_t start, uint64_t end,
+			     int (*fn)(uint64_t start, uint64_t end, void *arg), void *arg)
+{
+	int r = 0;
+
+	start = MAX(start, fake_va(0));
+	end = MIN(end, fake_va(FAKE_PAGES));
+	for (uint64_t va = start; va < end && !r; va += PAGE_SIZE) {
+		uint64_t pm;
+
+		(void)fake_pagemap(s, va, &pm, 1);
+		if (pm & PAGEMAP_PRESENT)
+			r = fn(va, va + PAGE_SIZE, arg);
+	}
+	return r;
+}
+
 /* ---- ops: the helper ---- */
 
 static bool fake_can_move(struct space *s)
@@ -550,6 +567,7 @@ static const struct space_ops fake_ops = {
 	.wake = fake_wake,
 	.registered = fake_registered,
 	.pagemap = fake_pagemap,
+	.each_present = fake_each_present,
 	.can_move = fake_can_move,
 	.prepare = fake_prepare,
 	.move = fake_move,
@@ -1000,21 +1018,6 @@ static unsigned int register_one(struct fake *f, unsigned int *first)
 	return n;
 }
 
-static void scan_present(struct fake *f, unsigned int first, unsigned int n)
-{
-	struct space *s = f->s;
-
-	for (unsigned int i = first; i < first + n; i++) {
-		struct leaf *l = table_leaf(&s->table, fake_va(i), true, s->order);
-		uint64_t pm;
-
-		(void)s->ops->pagemap(s, fake_va(i), &pm, 1);
-		if ((pm & PAGEMAP_PRESENT) && !l->w[leaf_index(fake_va(i))])
-			table_set(&s->table, l, leaf_index(fake_va(i)),
-				  pw_make(PW_RESIDENT, 0, 0, 0));
-	}
-}
-
 unsigned int fake_register(struct fake *f)
 {
 	struct space *s = f->s;
@@ -1027,10 +1030,8 @@ unsigned int fake_register(struct fake *f)
 			bool open = s->ops->gate_open(s) == 1;
 
 			us_mutex_lock(&s->lock);
-			if (open)
-				scan_present(f, first, n);
-			else
-				space_adopt_later(s, fake_va(first), fake_va(first + n));
+			if (!open || space_take_present(s, fake_va(first), fake_va(first + n)) != 0)
+				space_adopt_soon(s, fake_va(first), fake_va(first + n));
 			us_mutex_unlock(&s->lock);
 		}
 	}
