@@ -2,7 +2,7 @@
 /*
  * The preloaded library: says hello for its process and starts the helper.
  *
- * The program's threads run this code in two places only: before main(), and in a forked child
+ * The program's threads run this file in two places only: before main(), and in a forked child
  * before fork() returns there. In both it makes a few system calls with all signals blocked, never
  * opens a descriptor in the program's table, and leaves no child that the program could reap.
  */
@@ -38,6 +38,8 @@ void *__dso_handle = &__dso_handle;
 static void mid_main(void *unused)
 {
 	(void)unused;
+	/* Before the helper runs: it waits until this process is not its parent any more. */
+	agent_local.mid = (int32_t)RAW0(__NR_getpid);
 	agent_local.helper = (int32_t)raw_clone(CLONE_VM | CLONE_UNTRACED | SIGCHLD,
 						agent_local.helper_stack + HELPER_STACK,
 						helper_main, 0);
@@ -57,14 +59,12 @@ static long start_helper(uint32_t kind)
 	agent_local.kind = kind;
 	agent_local.program = (int32_t)RAW0(__NR_getpid);
 	agent_local.helper = 0;
+	agent_local.ctl = 0;
 	agent_local.status = HELPER_STARTING;
 	mid = raw_clone(CLONE_VM | CLONE_VFORK | CLONE_UNTRACED,
 			agent_local.mid_stack + MID_STACK, mid_main, 0);
-	if (mid > 0) {
-		agent_local.mid = (int32_t)mid;
-		while (RAW4(__NR_wait4, mid, &status, __WALL, 0) == -4 /* EINTR */)
-			;
-	}
+	while (mid > 0 && RAW4(__NR_wait4, mid, &status, __WALL, 0) == -4 /* EINTR */)
+		;
 	RAW4(__NR_rt_sigprocmask, SIG_SETMASK, &old, 0, 8);
 	if (mid < 0)
 		return mid;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Private to the agent: what its three files share.
+ * Private to the agent: what its files share.
  *
  *   agent.c   the constructor and the fork handler, run by the program's own threads
  *   helper.c  the helper process, which shares the program's memory and nothing else
  *   filter.c  the helper's seccomp filter
+ *   remap.c   mremap() for the program, which tries again where registration was late
  *
  * Everything here is freestanding: raw system calls, no libc, no TLS, no stack protector. The
  * program's descriptors, signal dispositions and threads are never touched.
@@ -34,6 +35,8 @@ struct agent_local {
 	int32_t mid;	   /* the short-lived parent of the helper */
 	int32_t helper;
 	uint32_t status; /* enum helper_status; futex */
+	struct agent_ctl *ctl; /* the control page, of the memory that bears ctl_nonce; or NULL */
+	uint64_t ctl_nonce;
 	char mid_stack[MID_STACK] __attribute__((aligned(64)));
 	char helper_stack[HELPER_STACK] __attribute__((aligned(64)));
 };

@@ -462,11 +462,14 @@ static void set_up(struct helper *h)
 	RAW1(__NR_close, h->sock);
 	if (r != AGENT_STATE_RUN)
 		goto fail;
-	while ((h->parent = (int32_t)RAW0(__NR_getppid)) == agent_local.mid && agent_local.mid)
+	/* Or the death of mid, which may be late on a busy machine, would look like the supervisor's. */
+	while ((h->parent = (int32_t)RAW0(__NR_getppid)) == agent_local.mid)
 		RAW0(__NR_sched_yield);
 	drop_capabilities();
 	if (helper_confine() < 0)
 		goto fail;
+	agent_local.ctl_nonce = ((volatile struct agent_sentinel *)agent_local.sentinel)->nonce;
+	__atomic_store_n(&agent_local.ctl, h->ctl, __ATOMIC_RELEASE);
 	return;
 fail:
 	report(HELPER_FAILED);

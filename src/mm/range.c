@@ -268,16 +268,14 @@ static int register_ranges(struct space *s, struct candidate *c, unsigned int nr
 	return rc.scanned + mend.scanned;
 }
 
-int space_scan_ranges(struct space *s, bool force)
+/* One look at all mappings. Returns VMAs that got state, or -EAGAIN if the gate was closed. */
+static int scan_ranges(struct space *s, bool force)
 {
 	static __thread char buf[16384];
 	static __thread struct scan sc;
 	struct remote *r = space_remote(s);
 	int done = 0;
 
-	/* Without a helper nothing could be evicted, so nothing needs to be known. */
-	if (!r->pid || !s->ops->can_move(s))
-		return 0;
 	/* Is there anything new? Only then the slow look for mappings to be wiped is worth it. */
 	sc = (struct scan){.s = s, .force = force};
 	(void)proc_maps(r->pid, buf, sizeof(buf), consider, &sc);
@@ -287,14 +285,35 @@ int space_scan_ranges(struct space *s, bool force)
 	if (s->table.nr_resident < WIPE_CHECK_PAGES)
 		proc_wipe_on_fork(r->pid, &sc.wiped);
 	us_mutex_lock(&s->reader_lock);
-	if (!atomic_load(&s->dead) && s->ops->gate_open(s) == 1) {
-		/* As late as can be: what grows between the look and the register gets split. */
-		(void)proc_maps(r->pid, buf, sizeof(buf), consider, &sc);
-		if (sc.tentative)
-			sc.nr--;
-		if (sc.nr)
-			done = register_ranges(s, sc.found, sc.nr, buf, sizeof(buf));
+	if (atomic_load(&s->dead) || s->ops->gate_open(s) != 1) {
+		us_mutex_unlock(&s->reader_lock);
+		return -EAGAIN;
 	}
+	/* As late as can be: what grows between the look and the register gets split. */
+	(void)proc_maps(r->pid, buf, sizeof(buf), consider, &sc);
+	if (sc.tentative)
+		sc.nr--;
+	if (sc.nr)
+		done = register_ranges(s, sc.found, sc.nr, buf, sizeof(buf));
 	us_mutex_unlock(&s->reader_lock);
 	return sc.more ? done + 1 : done;
+}
+
+int space_scan_ranges(struct space *s, bool force)
+{
+	struct remote *r = space_remote(s);
+	uint32_t wanted = 0;
+	bool asked;
+	int done = 0;
+
+	if (!r->pid || !r->ctl)
+		return 0;
+	/* What is asked for from here on may not be seen by this look. */
+	asked = remote_look_wanted(s, &wanted);
+	/* Without a helper nothing could be evicted, so nothing needs to be known. */
+	if (s->ops->can_move(s))
+		done = scan_ranges(s, force || asked);
+	if (asked && done >= 0)
+		remote_look_done(s, wanted);
+	return MAX(done, 0);
 }

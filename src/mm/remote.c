@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/futex.h>
 #include <poll.h>
 #include <sched.h>
@@ -233,6 +234,24 @@ static void remote_hold(struct space *s, bool on)
 			return;
 		clock_sleep_ns(20 * NSEC_PER_USEC);
 	}
+}
+
+bool remote_look_wanted(struct space *s, uint32_t *wanted)
+{
+	struct agent_ctl *ctl = space_remote(s)->ctl;
+
+	if (!ctl)
+		return false;
+	*wanted = __atomic_load_n(&ctl->look_wanted, __ATOMIC_SEQ_CST);
+	return *wanted != __atomic_load_n(&ctl->look_done, __ATOMIC_SEQ_CST);
+}
+
+void remote_look_done(struct space *s, uint32_t wanted)
+{
+	struct agent_ctl *ctl = space_remote(s)->ctl;
+
+	__atomic_store_n(&ctl->look_done, wanted, __ATOMIC_SEQ_CST);
+	(void)futex(&ctl->look_done, FUTEX_WAKE, INT_MAX, 0);
 }
 
 /* Runs one command of the ring to its end. 0, or -EPIPE when the helper is gone. */

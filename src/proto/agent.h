@@ -96,6 +96,9 @@ struct agent_ctl {
 	uint32_t moving; /* helper: a MOVE is in progress */
 	uint32_t no_permit, no_populate; /* test builds only: leave a rule out */
 	uint32_t no_guard;		 /* drop staging without MADV_GUARD_INSTALL (Linux < 6.13) */
+	/* The program asks for a look at its mappings, and waits for it (agent/remap.c). */
+	uint32_t look_wanted; /* program: one more for each request */
+	uint32_t look_done;   /* futex; supervisor: requests answered */
 	uint32_t pad;
 	struct agent_item item[BATCH_ITEMS];
 };

@@ -194,9 +194,24 @@ bool job_out_of_memory(void *job)
 	return p != NULL;
 }
 
-/* Registers what is new in each process. force: even where nothing seems to have changed. */
-static void scan_all(struct job *j, bool force)
+enum scan_what {
+	SCAN_ASKED,   /* only who asked for it */
+	SCAN_CHANGED, /* and whose size has changed */
+	SCAN_EACH,
+};
+
+static bool scan_is_due(const struct proc *p, enum scan_what what)
 {
+	uint32_t wanted;
+
+	return what == SCAN_EACH || (what == SCAN_CHANGED && p->size_pages != p->scanned_pages) ||
+	       remote_look_wanted(p->space, &wanted);
+}
+
+/* Registers what is new. */
+static void scan_all(struct job *j, enum scan_what what)
+{
+	j->scan_round++;
 	for (;;) {
 		struct space *s = NULL;
 
@@ -204,8 +219,7 @@ static void scan_all(struct job *j, bool force)
 		list_for_each(n, &j->procs) {
 			struct proc *p = list_entry(n, struct proc, node);
 
-			if (!p->space || (p->size_pages == p->scanned_pages && !force) ||
-			    p->scan_round == j->scan_round)
+			if (!p->space || p->scan_round == j->scan_round || !scan_is_due(p, what))
 				continue;
 			p->scan_round = j->scan_round;
 			p->scanned_pages = p->size_pages;
@@ -216,7 +230,7 @@ static void scan_all(struct job *j, bool force)
 		us_mutex_unlock(&j->lock);
 		if (!s)
 			return;
-		(void)space_scan_ranges(s, force);
+		(void)space_scan_ranges(s, what == SCAN_EACH);
 		space_put(s);
 	}
 }
@@ -275,12 +289,13 @@ static void growth_thread(void *arg)
 			bool full = !was_short ||
 				    now - last_full > MAX(RESCAN_NS, RESCAN_SHARE * full_cost);
 
-			j->scan_round++;
-			scan_all(j, full);
+			scan_all(j, full ? SCAN_EACH : SCAN_CHANGED);
 			if (full) {
 				last_full = clock_now_ns();
 				full_cost = last_full - now;
 			}
+		} else {
+			scan_all(j, SCAN_ASKED);
 		}
 		was_short = is_short;
 		mm_tick(&j->mm);

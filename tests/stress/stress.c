@@ -151,8 +151,6 @@ static void report_failed_call(const struct worker *w, struct area *a, const cha
 		return;
 	}
 	totals->failed_calls++;
-	if (stop_at_wrong)
-		totals->stop = 1;
 	n = snprintf(line, sizeof(line), "failed call: %s of worker %u, %u pages at %p: %s\n", call,
 		     w->id, a->nr_pages, (void *)a->base, strerror(error));
 	a->base = NULL;
