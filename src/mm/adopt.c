@@ -15,6 +15,9 @@
  *
  * Until then such pages stay resident, which is safe: nothing of them was ever evicted. A forked
  * child has them too, and inherits the ranges.
+ *
+ * Ranges are merged when there are many, so they may span anything, staging included: only what
+ * ops->registered() says is the program's is taken.
  */
 #include <errno.h>
 

@@ -35,6 +35,7 @@ struct mm_mutants {
 	bool no_filled_only;	 /* 4: take what is present for ours */
 	bool no_whole_vma;	 /* 5: register the first half of a VMA, and do not look again */
 	bool no_populate;	 /* 7 */
+	bool own_staging;	 /* 4: take staging for the program's, where it is in a range */
 	bool slow_reader;	 /* no rule: reads events late, so that races have time to happen */
 };
 extern struct mm_mutants mm_mutants;
@@ -134,7 +135,7 @@ void space_service(struct space *s);
 /* Tries the faults that were put aside again. */
 void space_retry(struct space *s);
 /* Registers and scans ranges of a process that are large enough. In range.c; remote spaces only. */
-int space_scan_ranges(struct space *s, bool force);
+void space_scan_ranges(struct space *s, bool force);
 
 /*
  * Moves about nr_pages pages of age >= min_age (generations) into the swap cache. Returns pages

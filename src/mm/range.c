@@ -56,22 +56,9 @@ struct scan {
 	struct candidate found[MAX_CANDIDATES];
 	unsigned int nr;
 	bool more;
+	bool unsure; /* the gate closed meanwhile: something may have been overlooked */
 	struct proc_wiped wiped;
 };
-
-static bool own_range(struct space *s, const struct proc_vma *v)
-{
-	struct remote *r = space_remote(s);
-
-	/* The agent's data: the helper's stack is in it. */
-	if (v->start < r->agent_end && v->end > r->agent_start)
-		return true;
-	for (int m = 0; m < NR_AGENT_MODES; m++)
-		if (r->staging[m] && v->start < r->staging[m] + STAGING_PAGES * PAGE_SIZE &&
-		    v->end > r->staging[m])
-			return true;
-	return v->start <= s->sentinel && v->end > s->sentinel;
-}
 
 static bool eligible_kind(const struct proc_vma *v)
 {
@@ -115,11 +102,13 @@ static int consider(const struct proc_vma *v, void *arg)
 {
 	struct scan *sc = arg;
 	bool adjacent = sc->prev_end == v->start && sc->prev_bytes;
-	bool eligible = eligible_kind(v) && !own_range(sc->s, v), managed;
+	bool eligible = eligible_kind(v) && !remote_is_own(sc->s, v->start, v->end), managed;
 	uint64_t low = sc->prev_end;
-	int take;
+	int take, r;
 
-	managed = eligible && sc->s->ops->registered(sc->s, v->start) != 0;
+	r = eligible ? sc->s->ops->registered(sc->s, v->start) : 0;
+	managed = r != 0;
+	sc->unsure |= r == -EAGAIN;
 	/* The hole goes to the range below it: ranges are disjoint, or state would be taken twice. */
 	if (sc->open)
 		sc->found[sc->nr - 1].high = low = v->start;
@@ -150,7 +139,6 @@ struct recheck {
 	struct space *s;
 	const struct candidate *range;
 	unsigned int nr, at; /* at: the first range that may still hold a VMA */
-	int scanned;
 	struct candidate torn[MAX_CANDIDATES]; /* unregistered halves of VMAs that were split */
 	unsigned int nr_torn;
 };
@@ -164,8 +152,6 @@ static void take_state(struct recheck *rc, uint64_t start, uint64_t end)
 	us_mutex_lock(&s->lock);
 	if (first != 1 || last != 1 || space_take_present(s, start, end) != 0)
 		space_adopt_soon(s, start, end);
-	else
-		rc->scanned++;
 	us_mutex_unlock(&s->lock);
 }
 
@@ -178,7 +164,7 @@ static int recheck_vma(const struct proc_vma *v, void *arg)
 		rc->at++;
 	if (rc->at == rc->nr)
 		return 1;
-	if (!eligible_kind(v) || own_range(s, v))
+	if (!eligible_kind(v) || remote_is_own(s, v->start, v->end))
 		return 0;
 	/* A VMA that grew into a hole may touch two ranges. */
 	for (unsigned int i = rc->at; i < rc->nr && rc->range[i].low <= v->end; i++) {
@@ -242,8 +228,8 @@ static void drop_stale(struct space *s, const struct candidate *c)
 	us_mutex_unlock(&s->lock);
 }
 
-/* Steps 1 to 4 for all ranges at once. reader_lock held. Returns VMAs that got state. */
-static int register_ranges(struct space *s, struct candidate *c, unsigned int nr, char *buf,
+/* Steps 1 to 4 for all ranges at once. reader_lock held. */
+static void register_ranges(struct space *s, struct candidate *c, unsigned int nr, char *buf,
 			   size_t len)
 {
 	pid_t pid = space_remote(s)->pid;
@@ -258,62 +244,58 @@ static int register_ranges(struct space *s, struct candidate *c, unsigned int nr
 		for (unsigned int i = 0; i < rc.nr; i++)
 			space_adopt_soon(s, c[i].start, c[i].end);
 		us_mutex_unlock(&s->lock);
-		return 0;
+		return;
 	}
 	(void)proc_maps(pid, buf, len, recheck_vma, &rc);
 	if (rc.nr_torn && !mm_mutants.no_whole_vma) {
 		mend.nr = register_all(s, rc.torn, rc.nr_torn);
 		(void)proc_maps(pid, buf, len, recheck_vma, &mend);
 	}
-	return rc.scanned + mend.scanned;
 }
 
-/* One look at all mappings. Returns VMAs that got state, or -EAGAIN if the gate was closed. */
-static int scan_ranges(struct space *s, bool force)
+/* One look at all mappings. Returns false if it may have missed some. */
+static bool scan_ranges(struct space *s, bool force)
 {
 	static __thread char buf[16384];
 	static __thread struct scan sc;
 	struct remote *r = space_remote(s);
-	int done = 0;
 
 	/* Is there anything new? Only then the slow look for mappings to be wiped is worth it. */
 	sc = (struct scan){.s = s, .force = force};
 	(void)proc_maps(r->pid, buf, sizeof(buf), consider, &sc);
 	if (!sc.nr)
-		return 0;
+		return !sc.unsure;
 	sc = (struct scan){.s = s, .force = force};
 	if (s->table.nr_resident < WIPE_CHECK_PAGES)
 		proc_wipe_on_fork(r->pid, &sc.wiped);
 	us_mutex_lock(&s->reader_lock);
 	if (atomic_load(&s->dead) || s->ops->gate_open(s) != 1) {
 		us_mutex_unlock(&s->reader_lock);
-		return -EAGAIN;
+		return false;
 	}
 	/* As late as can be: what grows between the look and the register gets split. */
 	(void)proc_maps(r->pid, buf, sizeof(buf), consider, &sc);
 	if (sc.tentative)
 		sc.nr--;
 	if (sc.nr)
-		done = register_ranges(s, sc.found, sc.nr, buf, sizeof(buf));
+		register_ranges(s, sc.found, sc.nr, buf, sizeof(buf));
 	us_mutex_unlock(&s->reader_lock);
-	return sc.more ? done + 1 : done;
+	return !sc.unsure && !sc.more;
 }
 
-int space_scan_ranges(struct space *s, bool force)
+void space_scan_ranges(struct space *s, bool force)
 {
 	struct remote *r = space_remote(s);
+	bool asked, complete = true;
 	uint32_t wanted = 0;
-	bool asked;
-	int done = 0;
 
 	if (!r->pid || !r->ctl)
-		return 0;
+		return;
 	/* What is asked for from here on may not be seen by this look. */
 	asked = remote_look_wanted(s, &wanted);
 	/* Without a helper nothing could be evicted, so nothing needs to be known. */
 	if (s->ops->can_move(s))
-		done = scan_ranges(s, force || asked);
-	if (asked && done >= 0)
+		complete = scan_ranges(s, force || asked);
+	if (asked && complete)
 		remote_look_done(s, wanted);
-	return MAX(done, 0);
 }

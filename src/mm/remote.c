@@ -113,14 +113,35 @@ static void remote_wake(struct space *s, uint64_t va)
 }
 
 /*
+ * Staging and the sentinel are registered, and hold pages, but none of the program's: staging that
+ * was taken for a part of it would be MOVEd onto itself, and what lies there would be lost.
+ */
+bool remote_is_own(struct space *s, uint64_t start, uint64_t end)
+{
+	struct remote *r = space_remote(s);
+
+	/* The agent's data: the helper's stack is in it. */
+	if (start < r->agent_end && end > r->agent_start)
+		return true;
+	for (int m = 0; m < NR_AGENT_MODES; m++)
+		if (r->staging[m] && start < r->staging[m] + STAGING_PAGES * PAGE_SIZE &&
+		    end > r->staging[m])
+			return true;
+	return start <= s->sentinel && end > s->sentinel;
+}
+
+/*
  * The kernel looks for the mapping before it looks at the gate: "not registered" may come from an
  * unmap or remap whose event is unread. Only with the gate open afterwards is it an answer; the
  * reader, who asks, is the only one who could have opened it in between.
  */
 static int remote_registered(struct space *s, uint64_t va)
 {
-	int r = uffd_registered(space_remote(s)->uffd, va);
+	int r;
 
+	if (remote_is_own(s, va, va + PAGE_SIZE) && !mm_mutants.own_staging)
+		return 0;
+	r = uffd_registered(space_remote(s)->uffd, va);
 	/* A child that is being built: asking its gate would fill its sentinel and let it run. */
 	if (!space_remote(s)->sentinel_filled)
 		return r;

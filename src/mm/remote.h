@@ -59,6 +59,8 @@ void remote_change_pid(struct space *s, pid_t pid);
 void remote_run(struct space *s);
 /* The space whose sentinel bears this nonce, with a reference, or NULL. */
 struct space *remote_find_nonce(struct mm *mm, uint64_t nonce);
+/* Does [start, end) touch what uswap itself has in that memory: staging, sentinel, the agent's data? */
+bool remote_is_own(struct space *s, uint64_t start, uint64_t end);
 /* Does the program wait for a look at its mappings (space_scan_ranges())? Which one goes to *wanted. */
 bool remote_look_wanted(struct space *s, uint32_t *wanted);
 void remote_look_done(struct space *s, uint32_t wanted);

@@ -66,7 +66,9 @@ struct space_ops {
 	int (*zeropage)(struct space *s, uint64_t va);
 	int64_t (*poison)(struct space *s, uint64_t va, uint64_t nr);
 	void (*wake)(struct space *s, uint64_t va);
-	/* Is va in a registered range: 1, 0, -EAGAIN, -ESRCH. */
+	/*
+	 * Is va in a registered range of the program's (not of uswap's own): 1, 0, -EAGAIN, -ESRCH.
+	 */
 	int (*registered)(struct space *s, uint64_t va);
 	/*
 	 * Page states as the kernel sees them, PAGEMAP_* of sys/proc.h; nr entries. 0 or -errno.

@@ -230,7 +230,7 @@ static void scan_all(struct job *j, enum scan_what what)
 		us_mutex_unlock(&j->lock);
 		if (!s)
 			return;
-		(void)space_scan_ranges(s, what == SCAN_EACH);
+		space_scan_ranges(s, what == SCAN_EACH);
 		space_put(s);
 	}
 }

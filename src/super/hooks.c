@@ -18,6 +18,7 @@ static const struct {
 	{"no-filled-only", &mm_mutants.no_filled_only},
 	{"no-whole-vma", &mm_mutants.no_whole_vma},
 	{"no-populate", &mm_mutants.no_populate},
+	{"own-staging", &mm_mutants.own_staging},
 	{"slow-reader", &mm_mutants.slow_reader},
 };
 

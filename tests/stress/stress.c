@@ -137,6 +137,28 @@ static void report_dirty(const struct worker *w, const char *where, const void *
 		return;
 }
 
+/* The mappings at the area, and whether each is under a userfaultfd ("um"): who was it split by? */
+static void report_mappings(const struct area *a)
+{
+	char line[512], *end;
+	unsigned long from = 0, to = 0;
+	FILE *f = fopen("/proc/self/smaps", "r");
+
+	while (f && fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "%lx-%lx", &from, &to) == 2 && strchr("0123456789abcdef", line[0]))
+			continue;
+		if (strncmp(line, "VmFlags:", 8) || to <= (unsigned long)a->base ||
+		    from >= (unsigned long)a->base + a->nr_pages * PAGE_BYTES)
+			continue;
+		end = strchr(line, '\n');
+		if (end)
+			*end = 0;
+		fprintf(stderr, "  %lx-%lx %s\n", from, to, line);
+	}
+	if (f)
+		fclose(f);
+}
+
 /*
  * A call that works natively failed. What a failed mremap has done is unknown (newer kernels move
  * a part), so the caller gives the area up and leaves its addresses alone for ever.
@@ -153,9 +175,9 @@ static void report_failed_call(const struct worker *w, struct area *a, const cha
 	totals->failed_calls++;
 	n = snprintf(line, sizeof(line), "failed call: %s of worker %u, %u pages at %p: %s\n", call,
 		     w->id, a->nr_pages, (void *)a->base, strerror(error));
+	if (totals->reported++ < 20 && write(STDERR_FILENO, line, n) == n)
+		report_mappings(a);
 	a->base = NULL;
-	if (totals->reported++ < 20 && write(STDERR_FILENO, line, n) < 0)
-		return;
 }
 
 static uint64_t tag_of(const struct worker *w, const struct area *a, unsigned int index)

@@ -1154,7 +1154,8 @@ void fake_adopt(struct fake *f)
 	us_mutex_lock(&f->s->reader_lock);
 	us_mutex_lock(&f->s->lock);
 	for (unsigned int i = 0; i < f->s->nr_adopt; i++)
-		f->s->adopt[i].since_ns -= NSEC_PER_SEC;
+		if (f->s->adopt[i].since_ns)
+			f->s->adopt[i].since_ns -= NSEC_PER_SEC;
 	us_mutex_unlock(&f->s->lock);
 	if (!atomic_load(&f->s->dead))
 		space_adopt(f->s);

@@ -293,6 +293,91 @@ static void test_nothing_is_adopted_before_a_second_or_inside_madvise(void **sta
 	world_destroy(w);
 }
 
+/* A child has the pages that its parent has not adopted yet, and nobody else will tell of them. */
+static void test_child_adopts_what_its_parent_was_to_adopt(void **state)
+{
+	struct world *w = world_on_ram(0);
+	struct fake *f = fake_create(w), *c;
+
+	(void)state;
+	fake_map(f, 0, 4);
+	fake_write_range(f, 0, 4);
+	assert_true(fake_madvise(f, 0, 0, 4, true));
+	world_settle(w);
+	c = fake_fork(f, 0);
+	world_settle(w);
+	assert_int_equal(c->s->table.nr_resident, 0);
+	fake_adopt(c);
+	assert_int_equal(c->s->table.nr_resident, 4);
+	assert_int_equal(fake_evict_all(c), 4);
+	fake_read_range(c, 0, 4);
+	fake_read_range(f, 0, 4);
+	world_destroy(w);
+}
+
+static void adopt_now(struct fake *f)
+{
+	us_mutex_lock(&f->s->reader_lock);
+	space_adopt(f->s);
+	us_mutex_unlock(&f->s->reader_lock);
+}
+
+/* What could not be judged at registration, since the gate had closed, is taken once it is open. */
+static void test_range_noted_for_soon_waits_for_the_gate_only(void **state)
+{
+	struct world *w = world_on_ram(0);
+	struct fake *f = fake_create(w);
+
+	(void)state;
+	fake_map(f, 0, 8);
+	fake_write_range(f, 0, 8);
+	us_mutex_lock(&f->s->lock);
+	space_drop_range(f->s, fake_va(0), fake_va(8));
+	space_adopt_soon(f->s, fake_va(0), fake_va(8));
+	us_mutex_unlock(&f->s->lock);
+	assert_true(fake_munmap(f, 0, 6, 2));
+	adopt_now(f);
+	assert_int_equal(f->s->table.nr_resident, 0);
+	world_settle(w);
+	adopt_now(f);
+	assert_int_equal(f->s->table.nr_resident, 6);
+	assert_int_equal(f->s->nr_adopt, 0);
+	assert_int_equal(fake_evict_all(f), 6);
+	fake_read_range(f, 0, 6);
+	world_destroy(w);
+}
+
+/* More ranges than can be noted: merged, none is forgotten, and one that waits is not hurried. */
+static void test_too_many_ranges_are_merged(void **state)
+{
+	struct world *w = world_on_ram(0);
+	struct fake *f = fake_create(w);
+	unsigned int nr = MAX_ADOPT + 8;
+
+	(void)state;
+	fake_map(f, 0, 2 * nr);
+	fake_write_range(f, 0, 2 * nr);
+	us_mutex_lock(&f->s->lock);
+	space_drop_range(f->s, fake_va(0), fake_va(2 * nr));
+	for (unsigned int i = 0; i < nr; i++) {
+		if (i == nr - 1)
+			space_adopt_later(f->s, fake_va(2 * i), fake_va(2 * i + 1));
+		else
+			space_adopt_soon(f->s, fake_va(2 * i), fake_va(2 * i + 1));
+	}
+	assert_int_equal(f->s->nr_adopt, MAX_ADOPT);
+	us_mutex_unlock(&f->s->lock);
+	adopt_now(f);
+	assert_int_equal(pw_state(fake_word(f, 0)), PW_RESIDENT);
+	assert_int_equal(pw_state(fake_word(f, 2 * (nr - 1))), PW_NONE);
+	fake_adopt(f);
+	assert_int_equal(f->s->nr_adopt, 0);
+	for (unsigned int i = 0; i < nr; i++)
+		assert_int_equal(pw_state(fake_word(f, 2 * i)), PW_RESIDENT);
+	fake_read_range(f, 0, 2 * nr);
+	world_destroy(w);
+}
+
 /* ---- parts of a folio ---- */
 
 static void test_dontneed_of_one_page_leaves_its_neighbours(void **state)
@@ -599,6 +684,9 @@ int main(void)
 		cmocka_unit_test(test_gate_refuses_move_and_nothing_changes),
 		cmocka_unit_test(test_page_that_the_kernel_took_becomes_none),
 		cmocka_unit_test(test_nothing_is_adopted_before_a_second_or_inside_madvise),
+		cmocka_unit_test(test_child_adopts_what_its_parent_was_to_adopt),
+		cmocka_unit_test(test_range_noted_for_soon_waits_for_the_gate_only),
+		cmocka_unit_test(test_too_many_ranges_are_merged),
 		cmocka_unit_test(test_dontneed_of_one_page_leaves_its_neighbours),
 		cmocka_unit_test(test_part_of_a_folio_moves_and_each_part_comes_back),
 		cmocka_unit_test(test_change_at_every_moment_of_a_batch),

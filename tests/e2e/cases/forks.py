@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
 """fork: families larger than the budget, storms, and every way to make a child."""
+import subprocess
+
 from harness import MIB, case, check, need
 
 
@@ -29,6 +31,45 @@ def shared_with_a_living_child(t):
                         swap=[f'file:{t.swap_dir}/swap:1G'])
     check(b'wrong=0' in run.stdout, f'{run.stdout!r}')
     run.expect_within_budget()
+
+
+@case()
+def freed_and_written_again(t):
+    """What MADV_FREE left, written again without a fault, is evictable in both after a fork."""
+    run = t.under_uswap([t.program('freed'), '-f', '-b', '64M', '-s', '3'], ram=64 * MIB,
+                        swap=[f'file:{t.swap_dir}/swap:1G'])
+    for line in run.stdout.splitlines():
+        fields = dict(f.split(b'=') for f in line.split())
+        check(int(fields[b'wrong']) == 0, f'{run.stdout!r}')
+        check(int(fields[b'out']) > 0.6 * int(fields[b'pages']), f'{run.stdout!r}')
+    check(len(run.stdout.splitlines()) >= 3, f'{run.stdout!r}')
+
+
+@case(timeout=90)
+def helper_starts_on_a_busy_machine(t):
+    """
+    The short-lived parent of a helper may get the CPU late, after the helper is ready. Its end must
+    not be taken for the supervisor's, of which the program would be killed.
+    """
+    script = '''
+import os, time
+for i in range(40):
+    pid = os.fork()
+    if pid == 0:
+        time.sleep(0.6)
+        os._exit(7)
+    assert os.waitpid(pid, 0)[1] >> 8 == 7, "a child was killed"
+    if i == 0:
+        print("up", flush=True)
+'''
+    hogs = [subprocess.Popen(['sh', '-c', 'while :; do :; done']) for _ in range(12)]
+    try:
+        run = t.start(['python3', '-c', script], ram=256 * MIB)
+        run.wait(80).expect_status(0)
+    finally:
+        for hog in hogs:
+            hog.kill()
+            hog.wait()
 
 
 @case()

@@ -25,6 +25,7 @@ RULES = {
     4: ('no-filled-only', (['dontneed'], ['stress', '-o', 'ddoy', '-t', '4'])),
     5: ('no-whole-vma', (['stress', '-o', 'mgk', '-t', '3'], ['halves'])),
     7: ('no-populate', ()),
+    'staging': ('own-staging', (['freed'],)),
 }
 
 
@@ -106,6 +107,12 @@ def rule_4_filled_only(t):
     # The gate stays closed until the thread in madvise() runs again; from then on it is
     # microseconds to the end of the call unless it is preempted just there.
     expect_needed(t, 4, modes=[EVICT_ALL], limit=10, rare='test_mm_pages makes it always')
+
+
+@case(timeout=120)
+def rule_4_own_staging(t):
+    """Present and registered, but uswap's own: what lies in staging is not the program's."""
+    expect_needed(t, 'staging', modes=[EVICT_ALL])
 
 
 @case(timeout=120)

@@ -18,13 +18,8 @@ def run_stress(t, seconds, *, threads=3, seed=1, ops=None, hooks=True, ram=400, 
     values = dict(f.split('=') for f in line.split() if '=' in f)
     check(values, f'no summary; status {run.status}, stderr {run.stderr[-600:]!r}')
     check(values['stuck'] == '0', f'{line}; {run.stderr[-300:]!r}')
-    check(all(values[k] == '0' for k in ('wrong', 'children_died')),
+    check(all(values[k] == '0' for k in ('wrong', 'children_died', 'failed_calls')),
           f'{line}; {run.stderr[:600]!r}')
-    # A mapping put over a part of a managed one is apart from it for about a millisecond; mremap of
-    # the whole then gets EFAULT (README, limits). No call fails for another reason.
-    check(int(values['failed_calls']) <= max(1, seconds // 6), f'{line}; {run.stderr[:600]!r}')
-    if int(values['failed_calls']):
-        t.note(f'{values["failed_calls"]} calls failed')
     run.expect_status(0)
     run.expect_nothing_left()
     run.expect_right_content()
