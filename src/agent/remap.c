@@ -9,7 +9,11 @@
  * the mappings, waits for that, and tries again. A program that calls the kernel directly still
  * sees the error.
  *
- * Everything but the error path is the plain system call.
+ * Newer kernels (6.17) remap several mappings one after the other where nothing is resized and the
+ * place is given; one that is registered ends that with EFAULT, and what came before it has moved.
+ * Such a call must not be tried again. So there the look comes first, while memory is short.
+ *
+ * Everything else is the plain system call.
  */
 #include "agent/agent.h"
 
@@ -59,15 +63,17 @@ __attribute__((visibility("default"))) void *mremap(void *old_address, unsigned 
 						    unsigned long new_size, int flags,
 						    void *new_address)
 {
-	struct agent_ctl *ctl;
+	_Bool in_parts = (flags & MREMAP_FIXED) && old_size == new_size;
+	struct agent_ctl *ctl = control_page();
 	long r;
 
 	/* The C library's is variadic: the last argument is there only with these flags. */
 	if (!(flags & (MREMAP_FIXED | MREMAP_DONTUNMAP)))
 		new_address = 0;
+	if (in_parts && ctl && __atomic_load_n(&ctl->registering, __ATOMIC_RELAXED))
+		ask_for_look(ctl);
 	r = RAW5(__NR_mremap, old_address, old_size, new_size, flags, new_address);
-	ctl = r == -EFAULT ? control_page() : 0;
-	for (int i = 0; ctl && r == -EFAULT && i < TRIES && ask_for_look(ctl); i++)
+	for (int i = 0; ctl && !in_parts && r == -EFAULT && i < TRIES && ask_for_look(ctl); i++)
 		r = RAW5(__NR_mremap, old_address, old_size, new_size, flags, new_address);
 	if (r >= 0 || r <= -4096)
 		return (void *)r;

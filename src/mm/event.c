@@ -143,6 +143,8 @@ static void apply_remap(struct space *s, const struct event *e)
 {
 	struct remap m = {.from = e->start, .to = e->to};
 
+	ranges_remove(&s->registered, e->start, e->end);
+	ranges_remove(&s->registered, e->to, e->to + (e->end - e->start));
 	/* What was at the destination is gone: mremap unmapped it. */
 	space_drop_range(s, e->to, e->to + (e->end - e->start));
 	for_each_word(s, e->start, e->end, move_one, &m);
@@ -151,19 +153,6 @@ static void apply_remap(struct space *s, const struct event *e)
 static bool overlaps(uint64_t a, uint64_t b, uint64_t c, uint64_t d)
 {
 	return a < d && c < b;
-}
-
-static void count_one(struct space *s, struct leaf *l, unsigned int idx, uint64_t va, void *arg)
-{
-	*(bool *)arg = true;
-}
-
-static bool has_words(struct space *s, uint64_t start, uint64_t end)
-{
-	bool found = false;
-
-	for_each_word(s, start, end, count_one, &found);
-	return found;
 }
 
 /* The unmap of a remap's own source is the last part of that very call, read after the remap. */
@@ -233,7 +222,7 @@ static int goes_before(struct space *s, const struct event *ev, int nr, int i, b
 
 	if (remap < 0)
 		return -1;
-	if (has_words(s, start, end)) {
+	if (table_any(&s->table, start, end)) {
 		if (unmap < 0)
 			return remap;
 		if (unmap < remap)
@@ -258,7 +247,7 @@ static int brings_source(struct space *s, const struct event *ev, int nr, int i,
 	uint64_t start = ev[i].start, end = ev[i].end;
 	int bringer = -1, r;
 
-	if (has_words(s, start, end))
+	if (table_any(&s->table, start, end))
 		return -1;
 	for (int k = i + 1; k < nr; k++) {
 		if (ev[k].done || ev[k].kind == EVENT_REMOVE || ev[k].kind == EVENT_FORK ||
@@ -428,6 +417,8 @@ static void apply_in_read_order(struct space *s, struct event *ev, int nr)
 			apply_remap(s, &ev[i]);
 		else if (ev[i].kind == EVENT_UNMAP || ev[i].kind == EVENT_REMOVE)
 			space_drop_range(s, ev[i].start, ev[i].end);
+		if (ev[i].kind == EVENT_UNMAP)
+			ranges_remove(&s->registered, ev[i].start, ev[i].end);
 		ev[i].done = true;
 	}
 }
@@ -454,6 +445,7 @@ static bool apply_ordered(struct space *s, struct event *ev, int nr, bool child)
 			space_adopt_later(s, ev[i].start, ev[i].end);
 			break;
 		case EVENT_UNMAP:
+			ranges_remove(&s->registered, ev[i].start, ev[i].end);
 			for_each_word(s, ev[i].start, ev[i].end, unmap_one, &u);
 			if (u.again)
 				return false;
@@ -659,7 +651,7 @@ static bool remap_was_before(const struct reading *rd, int c, int i)
 	if (kept)
 		return !destination_is_shared(rd, c, e) &&
 		       child->ops->registered(child, e->to) == 1 &&
-		       !has_words(child, e->to, e->to + (e->end - e->start));
+		       !table_any(&child->table, e->to, e->to + (e->end - e->start));
 	va = undisputed_word(rd, c, i);
 	if (!va && !arrives(rd, c, i, e->start))
 		va = e->start;

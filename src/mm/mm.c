@@ -365,6 +365,7 @@ static void space_free(struct space *s)
 
 	s->ops->destroy(s);
 	table_deinit(&s->table);
+	ranges_deinit(&s->registered);
 	us_mutex_deinit(&s->lock);
 	us_mutex_deinit(&s->reader_lock);
 	us_mutex_deinit(&s->batch_lock);

@@ -19,6 +19,12 @@
  *   4. scan the pagemap: what is present is RESIDENT. A page that goes away during the scan sends
  *      an event first, and that event is applied after the scan, since it takes reader_lock.
  *
+ * Whether a mapping is registered can only be asked with a fill that fails, and such a fill gives a
+ * mapping that has no anon_vma yet one of its own: then the kernel never again merges it with its
+ * neighbours. So a mapping that the program has not touched yet is not asked for: what is known to
+ * be registered is noted (space.registered), and what is not known is registered, which does
+ * nothing where it was already.
+ *
  * If a check fails the range is left as it is, registered perhaps, but without state: a missing
  * page of it is then zero-filled, which is right, because nothing of it was ever evicted. What is
  * present in it is taken in later, when the gate is open (space_adopt_soon()). It is
@@ -43,6 +49,7 @@
 struct candidate {
 	uint64_t start, end;	     /* of the VMA */
 	uint64_t low, high;	     /* with the holes beside it */
+	bool untouched;		     /* nobody asked whether it is registered already */
 };
 
 struct scan {
@@ -98,17 +105,44 @@ static bool is_wiped(const struct proc_wiped *w, const struct proc_vma *v)
 	return false;
 }
 
+static int seen(uint64_t start, uint64_t end, void *arg)
+{
+	return 1;
+}
+
+enum managed { UNTOUCHED = -1, UNMANAGED, MANAGED, UNSURE };
+
+/* Is the mapping registered? UNTOUCHED: not known, and not to be asked for. */
+static enum managed is_managed(struct space *s, uint64_t start, uint64_t end)
+{
+	bool known, words;
+	int r;
+
+	us_mutex_lock(&s->lock);
+	known = ranges_overlap(&s->registered, start, end);
+	words = known || table_any(&s->table, start, end);
+	us_mutex_unlock(&s->lock);
+	if (known)
+		return MANAGED;
+	if (!words && s->ops->each_present(s, start, end, seen, NULL) != 1)
+		return UNTOUCHED;
+	r = s->ops->registered(s, start);
+	if (r == -EAGAIN)
+		return UNSURE;
+	return r == 0 ? UNMANAGED : MANAGED;
+}
+
 static int consider(const struct proc_vma *v, void *arg)
 {
 	struct scan *sc = arg;
 	bool adjacent = sc->prev_end == v->start && sc->prev_bytes;
 	bool eligible = eligible_kind(v) && !remote_is_own(sc->s, v->start, v->end), managed;
+	enum managed m = eligible ? is_managed(sc->s, v->start, v->end) : UNMANAGED;
 	uint64_t low = sc->prev_end;
-	int take, r;
+	int take;
 
-	r = eligible ? sc->s->ops->registered(sc->s, v->start) : 0;
-	managed = r != 0;
-	sc->unsure |= r == -EAGAIN;
+	managed = m == MANAGED || m == UNSURE;
+	sc->unsure |= m == UNSURE;
 	/* The hole goes to the range below it: ranges are disjoint, or state would be taken twice. */
 	if (sc->open)
 		sc->found[sc->nr - 1].high = low = v->start;
@@ -127,8 +161,11 @@ static int consider(const struct proc_vma *v, void *arg)
 		sc->more = true;
 		return 1;
 	}
-	sc->found[sc->nr++] =
-		(struct candidate){.start = v->start, .end = v->end, .low = low, .high = v->end};
+	sc->found[sc->nr++] = (struct candidate){.start = v->start,
+						 .end = v->end,
+						 .low = low,
+						 .high = v->end,
+						 .untouched = m == UNTOUCHED};
 	sc->open = true;
 	sc->tentative = take < 0;
 	return 0;
@@ -143,14 +180,21 @@ struct recheck {
 	unsigned int nr_torn;
 };
 
-/* The part of a VMA that lies in a range gets state, now or when it can be judged. */
-static void take_state(struct recheck *rc, uint64_t start, uint64_t end)
+/*
+ * The part of a VMA that lies in a range gets state, now or when it can be judged. untouched: it
+ * may have been registered before, so what is present may be about to be removed (rule 4).
+ */
+static void take_state(struct space *s, uint64_t start, uint64_t end, bool untouched)
 {
-	struct space *s = rc->s;
 	int first = s->ops->registered(s, start), last = s->ops->registered(s, end - PAGE_SIZE);
 
 	us_mutex_lock(&s->lock);
-	if (first != 1 || last != 1 || space_take_present(s, start, end) != 0)
+	if (first == 1 && last == 1)
+		ranges_add(&s->registered, start, end);
+	if (first != 1 || last != 1)
+		space_adopt_soon(s, start, end);
+	else if (untouched ? s->ops->each_present(s, start, end, seen, NULL) != 0
+			   : space_take_present(s, start, end) != 0)
 		space_adopt_soon(s, start, end);
 	us_mutex_unlock(&s->lock);
 }
@@ -172,12 +216,13 @@ static int recheck_vma(const struct proc_vma *v, void *arg)
 
 		if (v->start < c->high && v->end > c->low) {
 			/* Registered, it may have become one with a managed neighbour. */
-			take_state(rc, MAX(v->start, c->low), MIN(v->end, c->high));
+			take_state(s, MAX(v->start, c->low), MIN(v->end, c->high), c->untouched);
 		} else if ((v->end == c->low || v->start == c->high) &&
-			   rc->nr_torn < MAX_CANDIDATES && s->ops->registered(s, v->start) == 0) {
+			   rc->nr_torn < MAX_CANDIDATES &&
+			   is_managed(s, v->start, v->end) <= UNMANAGED) {
 			/* Just outside: was it one with what is inside? */
 			rc->torn[rc->nr_torn++] =
-				(struct candidate){v->start, v->end, v->start, v->end};
+				(struct candidate){v->start, v->end, v->start, v->end, true};
 		}
 	}
 	return 0;
@@ -223,7 +268,8 @@ static unsigned int register_all(struct space *s, struct candidate *c, unsigned 
 static void drop_stale(struct space *s, const struct candidate *c)
 {
 	us_mutex_lock(&s->lock);
-	if (s->ops->registered(s, c->start) == 0 && s->ops->registered(s, c->end - PAGE_SIZE) == 0)
+	if (table_any(&s->table, c->start, c->end) && s->ops->registered(s, c->start) == 0 &&
+	    s->ops->registered(s, c->end - PAGE_SIZE) == 0)
 		space_drop_range(s, c->start, c->end);
 	us_mutex_unlock(&s->lock);
 }
@@ -291,6 +337,7 @@ void space_scan_ranges(struct space *s, bool force)
 
 	if (!r->pid || !r->ctl)
 		return;
+	__atomic_store_n(&r->ctl->registering, 1, __ATOMIC_RELAXED);
 	/* What is asked for from here on may not be seen by this look. */
 	asked = remote_look_wanted(s, &wanted);
 	/* Without a helper nothing could be evicted, so nothing needs to be known. */

@@ -18,6 +18,7 @@
 
 #include "base/list.h"
 #include "base/lock.h"
+#include "mm/ranges.h"
 #include "mm/table.h"
 #include "proto/agent.h"
 
@@ -157,6 +158,7 @@ struct space {
 	uint8_t order; /* of new leaves (auto) */
 	struct adopt_range adopt[MAX_ADOPT];
 	unsigned int nr_adopt;
+	struct ranges registered; /* of what is registered, as far as seen (range.c) */
 
 	/* protected by reader_lock */
 	int fd;	     /* what handlers wait for; -1: nothing */

@@ -116,6 +116,22 @@ pw_t table_get(struct table *t, uint64_t va)
 	return l ? l->w[leaf_index(va)] : 0;
 }
 
+bool table_any(struct table *t, uint64_t start, uint64_t end)
+{
+	uint64_t base = start;
+	struct leaf *l;
+
+	for (; (l = table_next_leaf(t, &base, end)); base += LEAF_BYTES) {
+		unsigned int a = base < start ? leaf_index(start) : 0;
+		unsigned int b = base + LEAF_BYTES > end ? leaf_index(end - 1) + 1 : LEAF_PAGES;
+
+		for (unsigned int i = a; i < b; i++)
+			if (l->w[i])
+				return true;
+	}
+	return false;
+}
+
 static int counts_resident(pw_t w)
 {
 	return pw_state(w) == PW_RESIDENT;

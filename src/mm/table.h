@@ -100,6 +100,8 @@ static inline uint64_t leaf_base(uint64_t va)
 
 /* The word of va; NONE where there is no leaf. */
 pw_t table_get(struct table *t, uint64_t va);
+/* Is there a word other than NONE in [start, end)? */
+bool table_any(struct table *t, uint64_t start, uint64_t end);
 /* Replaces a word of l and keeps the counts. */
 void table_set(struct table *t, struct leaf *l, unsigned int idx, pw_t w);
 

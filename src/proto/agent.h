@@ -99,7 +99,7 @@ struct agent_ctl {
 	/* The program asks for a look at its mappings, and waits for it (agent/remap.c). */
 	uint32_t look_wanted; /* program: one more for each request */
 	uint32_t look_done;   /* futex; supervisor: requests answered */
-	uint32_t pad;
+	uint32_t registering; /* supervisor: memory is short, so mappings are being registered */
 	struct agent_item item[BATCH_ITEMS];
 };
 #define AGENT_CTL_BYTES (((sizeof(struct agent_ctl) + 4095) / 4096) * 4096)

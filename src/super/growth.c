@@ -32,6 +32,8 @@
 #define FASTEST_FILL (12ull << 30)
 #define SHORTEST_NS (500 * NSEC_PER_USEC)
 #define LONGEST_NS (20 * NSEC_PER_MSEC)
+/* Once something is registered the program may wait for a look at its mappings. */
+#define LOOK_NS (2 * NSEC_PER_MSEC)
 #define ADOPT_NS (250 * NSEC_PER_MSEC)
 /* How often all mappings are looked at although no size changed (mprotect), at least. */
 #define RESCAN_NS (25 * NSEC_PER_MSEC)
@@ -272,7 +274,7 @@ static void growth_thread(void *arg)
 	struct pollfd stop = {.fd = j->stop_fd, .events = POLLIN};
 	struct timespec ts = {0};
 	uint64_t last_full = 0, last_adopt = 0, full_cost = 0;
-	bool was_short = false;
+	bool was_short = false, ever_short = false;
 
 	/* It runs for microseconds, and being late costs the budget. */
 	(void)sched_setscheduler(0, SCHED_FIFO, &sp);
@@ -298,11 +300,12 @@ static void growth_thread(void *arg)
 			scan_all(j, SCAN_ASKED);
 		}
 		was_short = is_short;
+		ever_short |= is_short;
 		mm_tick(&j->mm);
 		wait = free_bytes > 0 ? (uint64_t)free_bytes / (FASTEST_FILL / NSEC_PER_SEC) : 0;
 		if (is_short)
 			wait = mm_mutants.no_filled_only ? SHORTEST_NS : NSEC_PER_MSEC;
-		wait = CLAMP(wait, SHORTEST_NS, LONGEST_NS);
+		wait = CLAMP(wait, SHORTEST_NS, ever_short ? LOOK_NS : LONGEST_NS);
 		ts.tv_nsec = (long)wait;
 		(void)ppoll(&stop, 1, &ts, NULL);
 	}
