@@ -425,6 +425,10 @@ static bool need_room(struct space *s, uint64_t va)
 			 va < s->item[i].va + ((uint64_t)s->item[i].nr << PAGE_SHIFT);
 	if (mm_room(s->mm, urgent))
 		return true;
+	if (s->start_faults) {
+		s->start_faults--;
+		return true;
+	}
 	vmstat_add(VMSTAT_allocstall, 1);
 	return false;
 }

@@ -591,7 +591,10 @@ static int attach(struct space *s, const struct remote_config *cfg)
 	remote_set_pid(s, cfg->pid);
 	us_mutex_lock(&s->batch_lock);
 	us_mutex_lock(&s->reader_lock);
+	us_mutex_lock(&s->lock);
 	r->ctl = ctl;
+	s->start_faults = 0;
+	us_mutex_unlock(&s->lock);
 	us_mutex_unlock(&s->reader_lock);
 	us_mutex_unlock(&s->batch_lock);
 	return 0;

@@ -113,6 +113,13 @@ struct space_ops {
 	void (*destroy)(struct space *s);
 };
 
+/*
+ * Faults of a forked child that need not wait for room before its helper runs: a thread that
+ * forked needs its stack, and what its fork handlers touch, to start it. Were it made to wait,
+ * it would wait for itself where its own memory is what fills the budget.
+ */
+#define START_FAULTS 64u
+
 #define MAX_DEFERRED 256u
 struct deferred {
 	uint64_t va;
@@ -158,6 +165,7 @@ struct space {
 	uint8_t order; /* of new leaves (auto) */
 	struct adopt_range adopt[MAX_ADOPT];
 	unsigned int nr_adopt;
+	unsigned int start_faults; /* left, see START_FAULTS */
 	struct ranges registered; /* of what is registered, as far as seen (range.c) */
 
 	/* protected by reader_lock */

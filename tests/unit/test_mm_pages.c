@@ -639,6 +639,42 @@ static void test_fault_waits_for_room(void **state)
 	world_destroy(w);
 }
 
+/* A forked child whose helper does not run yet can wait for room only if that may come about. */
+static void test_child_without_helper_does_not_wait_for_room(void **state)
+{
+	int err;
+	struct world *w = world_create(0, dev_ram_create(1u << 12, &err), MIB(64));
+	struct fake *f = fake_create(w), *c;
+
+	(void)state;
+	fake_map(f, 0, 128);
+	fake_write_range(f, 0, 128);
+	c = fake_fork(f, 0);
+	world_settle(w);
+	c->no_helper = true;
+	assert_true(fake_madvise(c, 0, 0, 128, false));
+	world_settle(w);
+	f->no_helper = true;
+	__atomic_store_n(&w->used_bytes, MIB(64), __ATOMIC_RELAXED);
+	(void)mm_measured(&w->mm, MIB(64));
+	for (unsigned int i = 0; i < START_FAULTS; i++) {
+		assert_true(fake_access(c, 0, i, 1, true, 0));
+		(void)fake_run(c, 0);
+		space_service(c->s);
+		(void)fake_run(c, 0);
+		assert_int_equal(c->thread[0].state, T_IDLE);
+	}
+	/* The parent has no such right, and the child not for ever. */
+	assert_true(fake_access(c, 0, START_FAULTS, 1, true, 0));
+	(void)fake_run(c, 0);
+	space_service(c->s);
+	assert_int_equal(c->s->nr_deferred, 1);
+	__atomic_store_n(&w->used_bytes, 0, __ATOMIC_RELAXED);
+	(void)mm_measured(&w->mm, 0);
+	world_settle(w);
+	world_destroy(w);
+}
+
 static void test_kill_with_loads_in_flight(void **state)
 {
 	struct delay_config dc = {.read_ns = 20 * NSEC_PER_MSEC};
@@ -694,6 +730,7 @@ int main(void)
 		cmocka_unit_test(test_without_permit_a_wrong_page_shows),
 		cmocka_unit_test(test_fault_waits_for_the_gate),
 		cmocka_unit_test(test_fault_waits_for_room),
+		cmocka_unit_test(test_child_without_helper_does_not_wait_for_room),
 		cmocka_unit_test(test_kill_with_loads_in_flight),
 	};
 
