@@ -19,11 +19,14 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "mm/handler.h"
+#include "sys/direct.h"
 #include "sys/proc.h"
 #include "sys/uffd.h"
 #include "trace/vmstat.h"
 
 #define HELPER_PATIENCE_NS (20 * NSEC_PER_SEC)
+/* How often the mounts of a process are looked at. */
+#define MOUNTS_NS NSEC_PER_SEC
 
 /* ---- events and fills ---- */
 
@@ -228,11 +231,34 @@ static bool staging_locked(struct remote *r)
 	return proc_vma_locked(r->pid, r->staging[AGENT_MODE_RW]) != 0;
 }
 
+/*
+ * Rule 8: a direct read from some file systems holds pages that MOVE does not see. While such a
+ * file is open nothing of the process may be moved. Looked at before each batch; where none of
+ * these is mounted, which is the rule, only the mounts are read, once a second.
+ */
+static bool reads_unpinned(struct remote *r)
+{
+	uint64_t now = clock_now_ns();
+	char fs[32];
+
+	if (now - atomic_load(&r->mounts_seen_ns) > MOUNTS_NS) {
+		atomic_store(&r->direct_mounted, direct_mounted(r->pid));
+		atomic_store(&r->mounts_seen_ns, now);
+	}
+	if (!atomic_load(&r->direct_mounted) || direct_open(r->pid, fs, sizeof(fs)) != 1)
+		return false;
+	if (!atomic_exchange(&r->direct_noted, true))
+		log_note("pid %d has a file on %s open with O_DIRECT: its memory stays resident "
+			 "while it has (the kernel does not pin pages for direct reads there)",
+			 r->pid, fs);
+	return true;
+}
+
 static bool remote_can_move(struct space *s)
 {
 	struct remote *r = space_remote(s);
 
-	return helper_alive(r) && !staging_locked(r);
+	return helper_alive(r) && !staging_locked(r) && !reads_unpinned(r);
 }
 
 static void remote_hold(struct space *s, bool on)

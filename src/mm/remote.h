@@ -26,6 +26,9 @@ struct remote {
 	atomic_bool helper_gone;
 	bool sentinel_filled;
 	uint64_t agent_start, agent_end;
+	/* Rule 8, looked at by kswapd and by growth. */
+	_Atomic uint64_t mounts_seen_ns;
+	atomic_bool direct_mounted, direct_noted;
 	atomic_bool command_running;
 	/* of the batch in progress */
 	uint16_t moved[BATCH_ITEMS];

@@ -3,10 +3,12 @@
  * Leaving rules out, in the binary that is built for tests only: USWAP_TEST names them. See
  * docs/fault-states.md for the rules and tests/e2e/cases/rules.py for what each one's lack does.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "super/job.h"
+#include "sys/direct.h"
 
 static const struct {
 	const char *name;
@@ -30,10 +32,13 @@ void hooks_read(void)
 		return;
 	while (*s) {
 		size_t n = strcspn(s, ",");
+		char fs[32];
 
 		for (unsigned int i = 0; i < ARRAY_SIZE(hooks); i++)
 			if (strlen(hooks[i].name) == n && !strncmp(hooks[i].name, s, n))
 				*hooks[i].flag = true;
+		if (sscanf(s, "direct-fs=%31[^,]", fs) == 1)
+			direct_add_fs(fs);
 		s += n;
 		if (*s)
 			s++;

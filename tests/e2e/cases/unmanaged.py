@@ -382,6 +382,42 @@ int main(void)
 
 
 @case()
+def direct_io_that_pins_nothing(t):
+    """A file that is open with O_DIRECT on NFS and the like (here: this file system, taken for one)."""
+    fs = subprocess.run(['findmnt', '-no', 'FSTYPE', '-T', t.dir], capture_output=True,
+                        text=True).stdout.strip()
+    path = t.write('data', os.urandom(MIB))
+    script = f'''
+import ctypes, mmap, os, sys, time
+lib = ctypes.CDLL(None)
+m = mmap.mmap(-1, 32 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+def resident():
+    vec = (ctypes.c_ubyte * 8192)()
+    start = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(m)))
+    assert lib.mincore(start, ctypes.c_size_t(len(m)), vec) == 0
+    return sum(v & 1 for v in vec)
+fd = os.open({path!r}, os.O_RDONLY | (os.O_DIRECT if sys.argv[1] == "direct" else 0))
+for at in range(0, len(m), 4096):
+    m[at:at + 8] = (at + 1).to_bytes(8, "big")
+time.sleep(1)
+during = resident()
+os.close(fd)
+time.sleep(1)
+print(during, resident())
+for at in range(0, len(m), 4096):
+    assert m[at:at + 8] == (at + 1).to_bytes(8, "big")
+'''
+    for how in ('direct', 'buffered'):
+        run = t.under_uswap(['python3', '-c', script, how], ram=256 * MIB, binary=t.hooks,
+                            env={'USWAP_TEST': f'evict-all,direct-fs={fs}'})
+        during, after = (int(n) for n in run.stdout.split())
+        t.note(f'{how}: of 8192 pages {during} resident while it is open, {after} after')
+        check(during == 8192 if how == 'direct' else during < 1000, f'{how}: {during} resident')
+        check(after < 1000, f'{how}: {after} resident after it was closed')
+        check(('O_DIRECT' in run.stderr) == (how == 'direct'), f'{how}: {run.stderr!r}')
+
+
+@case()
 def direct_io(t):
     """O_DIRECT reads and writes of pages that are being evicted."""
     data = os.urandom(8 * MIB)
