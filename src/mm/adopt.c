@@ -74,6 +74,14 @@ void space_adopt_soon(struct space *s, uint64_t start, uint64_t end)
 	note(s, start, end, 0);
 }
 
+bool space_adopt_waits(const struct space *s, uint64_t start, uint64_t end)
+{
+	for (unsigned int i = 0; i < s->nr_adopt; i++)
+		if (s->adopt[i].since_ns && start < s->adopt[i].end && end > s->adopt[i].start)
+			return true;
+	return false;
+}
+
 void space_adopt_inherit(struct space *child, const struct space *parent)
 {
 	for (unsigned int i = 0; i < parent->nr_adopt; i++)

@@ -169,6 +169,8 @@ int space_take_present(struct space *s, uint64_t start, uint64_t end) __must_che
 void space_adopt_later(struct space *s, uint64_t start, uint64_t end);
 /* Does so when the gate is open, for what of it is registered then. lock held. */
 void space_adopt_soon(struct space *s, uint64_t start, uint64_t end);
+/* Does a part of [start, end) wait for the end of a madvise()? lock held. */
+bool space_adopt_waits(const struct space *s, uint64_t start, uint64_t end);
 /* A child that is being built is to look where its parent is. lock of the parent held. */
 void space_adopt_inherit(struct space *child, const struct space *parent);
 /* Looks at the ranges whose time has come. reader_lock held, hold off. */

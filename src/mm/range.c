@@ -191,10 +191,8 @@ static void take_state(struct space *s, uint64_t start, uint64_t end, bool untou
 	us_mutex_lock(&s->lock);
 	if (first == 1 && last == 1)
 		ranges_add(&s->registered, start, end);
-	if (first != 1 || last != 1)
-		space_adopt_soon(s, start, end);
-	else if (untouched ? s->ops->each_present(s, start, end, seen, NULL) != 0
-			   : space_take_present(s, start, end) != 0)
+	if (first != 1 || last != 1 || (untouched && space_adopt_waits(s, start, end)) ||
+	    space_take_present(s, start, end) != 0)
 		space_adopt_soon(s, start, end);
 	us_mutex_unlock(&s->lock);
 }

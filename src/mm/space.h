@@ -157,14 +157,14 @@ struct space {
 	struct batch_item item[BATCH_ITEMS];
 	unsigned int nr_items;
 	struct deferred deferred[MAX_DEFERRED];
-	unsigned int nr_deferred;
+	_Atomic unsigned int nr_deferred;
 	struct list_node fills; /* struct fill in flight */
 	uint64_t hand;		/* where reclaim goes on */
 	uint64_t stream_end[NR_STREAMS], stream_start[NR_STREAMS];
 	unsigned int stream_next;
 	uint8_t order; /* of new leaves (auto) */
 	struct adopt_range adopt[MAX_ADOPT];
-	unsigned int nr_adopt;
+	_Atomic unsigned int nr_adopt;
 	unsigned int start_faults; /* left, see START_FAULTS */
 	struct ranges registered; /* of what is registered, as far as seen (range.c) */
 

@@ -51,7 +51,8 @@ void table_deinit(struct table *t)
 {
 	free_level(t, t->root, 0);
 	t->root = NULL;
-	t->nr_resident = t->nr_swapped = 0;
+	atomic_store(&t->nr_resident, 0);
+	atomic_store(&t->nr_swapped, 0);
 }
 
 struct leaf *table_leaf(struct table *t, uint64_t va, bool create, uint8_t order)
@@ -142,6 +143,14 @@ static int counts_swapped(pw_t w)
 	return pw_state(w) == PW_OUT || pw_state(w) == PW_ISOLATED;
 }
 
+/* The lock makes this the only writer: no locked instruction is needed. */
+static void count(_Atomic uint64_t *n, int change)
+{
+	uint64_t now = atomic_load_explicit(n, memory_order_relaxed);
+
+	atomic_store_explicit(n, now + (uint64_t)(int64_t)change, memory_order_relaxed);
+}
+
 void table_set(struct table *t, struct leaf *l, unsigned int idx, pw_t w)
 {
 	int res = counts_resident(w) - counts_resident(l->w[idx]);
@@ -150,8 +159,8 @@ void table_set(struct table *t, struct leaf *l, unsigned int idx, pw_t w)
 	l->w[idx] = w;
 	l->nr_resident = (uint16_t)(l->nr_resident + res);
 	l->nr_swapped = (uint16_t)(l->nr_swapped + out);
-	t->nr_resident += (uint64_t)(int64_t)res;
-	t->nr_swapped += (uint64_t)(int64_t)out;
+	count(&t->nr_resident, res);
+	count(&t->nr_swapped, out);
 }
 
 void table_check(struct table *t)

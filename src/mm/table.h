@@ -13,6 +13,8 @@
 #ifndef USWAP_MM_TABLE_H
 #define USWAP_MM_TABLE_H
 
+#include <stdatomic.h>
+
 #include "base/mem.h"
 #include "base/util.h"
 #include "swap/swap.h"
@@ -74,7 +76,8 @@ struct table_pools {
 struct table {
 	struct table_pools *pools;
 	struct node *root;
-	uint64_t nr_resident, nr_swapped;
+	/* Sums of the leaves'. Written under the lock, read without it as a hint. */
+	_Atomic uint64_t nr_resident, nr_swapped;
 };
 
 int table_pools_init(struct table_pools *p) __must_check;
