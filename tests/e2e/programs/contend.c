@@ -45,15 +45,15 @@ static void own(unsigned int id, char *base, size_t nr_pages, unsigned int gener
 {
 	unsigned int looks = 1 + random_next(rng) % 3;
 
-	for (size_t i = 0; i < nr_pages; i++) {
+	for (size_t i = 0; i < nr_pages && !stop; i++) {
 		if (!page_is_zero(base + i * PAGE_BYTES))
 			found_wrong(&dirty);
 		page_fill(base + i * PAGE_BYTES, page_tag(id, 0, generation, i, 0));
 	}
-	while (looks--) {
+	while (looks-- && !stop) {
 		if (random_next(rng) % 2)
 			usleep(random_next(rng) % 1000);
-		for (size_t i = 0; i < nr_pages; i++) {
+		for (size_t i = 0; i < nr_pages && !stop; i++) {
 			uint64_t tag = page_tag(id, 0, generation, i, 0);
 			char *page = base + i * PAGE_BYTES;
 
