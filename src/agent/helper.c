@@ -32,6 +32,8 @@
 #define SCM_RIGHTS_ 1
 #define MSG_NOSIGNAL_ 0x4000
 #define MSG_CMSG_CLOEXEC_ 0x40000000
+#define RLIMIT_CPU_ 0
+#define RLIMIT_AS_ 9
 #define MAX_FDS 2
 #define ALIVE_CHECK_NS (250l * 1000 * 1000)
 
@@ -425,6 +427,26 @@ static void drop_capabilities(void)
 	RAW5(__NR_prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 }
 
+/*
+ * The program's limits are not the helper's: its time of CPU and its mappings are its own. Up to
+ * the hard limits, which the program may set for its children as well.
+ */
+static void raise_limits(void)
+{
+	static const uint8_t which[] = {RLIMIT_CPU_, RLIMIT_AS_};
+
+	for (unsigned int i = 0; i < sizeof(which); i++) {
+		struct {
+			uint64_t cur, max;
+		} r;
+
+		if (RAW4(__NR_prlimit64, 0, which[i], 0, &r) < 0)
+			continue;
+		r.cur = r.max;
+		RAW4(__NR_prlimit64, 0, which[i], &r, 0);
+	}
+}
+
 static void report(uint32_t status)
 {
 	__atomic_store_n(&agent_local.status, status, __ATOMIC_RELEASE);
@@ -440,6 +462,7 @@ static void set_up(struct helper *h)
 	RAW0(__NR_setsid);
 	RAW4(__NR_rt_sigprocmask, SIG_SETMASK, &all, 0, 8);
 	RAW5(__NR_prctl, PR_SET_NAME, "uswap-helper", 0, 0, 0);
+	raise_limits();
 	/* This table is a copy: closing it neither shows in the program nor drops its locks. */
 	if (RAW3(__NR_close_range, 0, ~0u, 0) < 0)
 		goto fail;

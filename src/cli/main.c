@@ -29,15 +29,31 @@ static const struct verb {
 	{"ps", verb_ps, "a job's processes"},
 	{"jobs", verb_jobs, "your running jobs"},
 	{"set", verb_set, "change a running job"},
-	{"help", verb_help, "this text; 'uswap VERB --help' tells more"},
+	{"help", verb_help, "this text; 'uswap help VERB' tells more"},
 	{"version", verb_version, "the version of uswap"},
 };
+
+static const struct verb *find_verb(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
+		if (!strcmp(name, verbs[i].name))
+			return &verbs[i];
+	return NULL;
+}
 
 static int verb_help(int argc, char **argv)
 {
 	char text[2048];
+	char *verb_args[] = {argv[1], "--help", NULL};
+	const struct verb *v = argc > 1 ? find_verb(argv[1]) : NULL;
 	size_t len = 0;
 
+	if (argc > 2)
+		return cli_fail("help: unexpected word '%s'; see 'uswap help'", argv[2]);
+	if (argc > 1 && !v)
+		return cli_fail("unknown verb '%s'; see 'uswap help'", argv[1]);
+	if (v && v->call != verb_help && v->call != verb_version)
+		return v->call(2, verb_args);
 	len += (size_t)snprintf(text, sizeof(text),
 				"usage: uswap VERB [OPTION]...\n"
 				"Runs unmodified programs in less RAM than they need.\n\n");
@@ -58,15 +74,16 @@ static int verb_version(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	const char *name = argc > 1 ? argv[1] : NULL;
+	const struct verb *v;
 
 	if (!name)
 		return cli_fail("no verb given; see 'uswap help'");
-	if (!strcmp(name, "--help") || !strcmp(name, "-h"))
-		name = "help";
-	else if (!strcmp(name, "--version"))
+	if (!strcmp(name, "--version"))
 		name = "version";
-	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
-		if (!strcmp(name, verbs[i].name))
-			return verbs[i].call(argc - 1, argv + 1);
+	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))
+		return verb_help(1, argv);
+	v = find_verb(name);
+	if (v)
+		return v->call(argc - 1, argv + 1);
 	return cli_fail("unknown verb '%s'; see 'uswap help'", name);
 }

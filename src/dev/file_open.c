@@ -232,7 +232,7 @@ static int refuse_space(struct opening *o, int err, uint64_t want, uint64_t avai
 	if (err == EFBIG)
 		return refuse(o, err,
 			      "%llu bytes wanted, but a file may have %llu here "
-			      "(file system or RLIMIT_FSIZE); give a smaller SIZE",
+			      "(file system or ulimit -f); give a smaller SIZE, or raise the limit",
 			      (unsigned long long)want, (unsigned long long)available);
 	return refuse(o, err, "cannot reserve %llu bytes: %s", (unsigned long long)want,
 		      strerror(err));
@@ -264,6 +264,8 @@ static int reserve_start(struct opening *o, struct file_dev *f)
 	start = want;
 	if (!want) {
 		want = align_down(MIN(available / 2, limit), PAGE_SIZE);
+		if (want < MIN_GROWING_BYTES && limit < available / 2)
+			return refuse_space(o, EFBIG, MIN_GROWING_BYTES, limit);
 		if (want < MIN_GROWING_BYTES)
 			return refuse_space(o, ENOSPC, MIN_GROWING_BYTES * 2, available);
 		start = MIN(want, FILE_GROW_BYTES);

@@ -9,7 +9,7 @@
  *   hello.c      handshakes with helpers   procs.c    the table of processes
  *   growth.c     measures the budget       unmanaged.c why a program is not managed
  *   devices.c    makes the swap devices    stat.c, ctl.c  exports
- *   refused.c    memory the kernel refused
+ *   refused.c    memory the kernel refused   limits.c   resource limits
  *
  * Threads: the main loop owns the life of processes; growth, kswapd (out_of_memory) and control
  * look them up under job->lock.
@@ -18,7 +18,6 @@
 #define USWAP_SUPER_JOB_H
 
 #include <signal.h>
-#include <sys/resource.h>
 #include <sys/types.h>
 
 #include "base/list.h"
@@ -119,7 +118,14 @@ int front_main(int sup_fd, pid_t sup, const sigset_t *orig_mask);
 
 /* The signal mask with which the user started us, for the command. */
 extern sigset_t super_orig_mask;
-extern struct rlimit super_orig_nofile;
+
+/* limits.c: the supervisor's resource limits up as far as may be; the user's own, for the command */
+void limits_raise(void);
+void limits_restore(void);
+/* With so few descriptors nothing works: says so and returns true. */
+bool limits_too_few_descriptors(void);
+/* Memory was refused: says so and returns true if a limit of address space is to blame. */
+bool limits_explain_enomem(void);
 
 /* spawn.c: pid of the command, or -errno; *failure gets 126/127 when exec failed. */
 pid_t spawn_command(struct job *j, int *failure);

@@ -26,7 +26,6 @@
 
 extern char **environ;
 sigset_t super_orig_mask;
-struct rlimit super_orig_nofile;
 
 /* Beside the binary, in the build tree, or where it was installed. */
 int find_agent(char *buf, size_t len)
@@ -104,7 +103,7 @@ static void child(struct job *j, char **env, int err_fd, pid_t group)
 	(void)setpgid(0, group);
 	signal(SIGTTOU, SIG_DFL);
 	signal(SIGPIPE, SIG_DFL);
-	(void)setrlimit(RLIMIT_NOFILE, &super_orig_nofile);
+	limits_restore();
 	sigprocmask(SIG_SETMASK, &super_orig_mask, NULL);
 	execvpe(j->cfg->argv[0], j->cfg->argv, env);
 	e = errno;

@@ -35,7 +35,6 @@ LOCK_CLASS(job_class, "job", RANK_JOB);
 
 #define SCAN_MS 50
 #define LOG_PATIENCE_NS (2 * NSEC_PER_SEC)
-#define NOFILE_WANTED 65536
 
 static void tell_front(struct job *j, uint32_t kind, int value, int final)
 {
@@ -111,23 +110,6 @@ static int setup_epoll(struct job *j)
 	return 0;
 }
 
-/* Every process costs a handful of descriptors here; the command keeps its own limit. */
-static void raise_nofile(void)
-{
-	struct rlimit *old = &super_orig_nofile;
-	struct rlimit r;
-
-	if (getrlimit(RLIMIT_NOFILE, old) != 0)
-		return;
-	r = *old;
-	r.rlim_cur = MIN(MAX(r.rlim_max, (rlim_t)NOFILE_WANTED), (rlim_t)NOFILE_WANTED);
-	r.rlim_max = MAX(r.rlim_max, r.rlim_cur);
-	if (setrlimit(RLIMIT_NOFILE, &r) != 0) {
-		r.rlim_cur = r.rlim_max = old->rlim_max;
-		(void)setrlimit(RLIMIT_NOFILE, &r);
-	}
-}
-
 static void write_text(const char *path, const char *text)
 {
 	int fd = open(path, O_WRONLY | O_CLOEXEC);
@@ -161,7 +143,8 @@ static int create_engine(struct job *j)
 		return err;
 	j->swap = swap_create(&sc, &err);
 	if (!j->swap) {
-		log_error("the swap engine: %s", strerror(-err));
+		if (err != -ENOMEM || !limits_explain_enomem())
+			log_error("the swap engine: %s", strerror(-err));
 		return err;
 	}
 	return devices_create(j);
@@ -445,13 +428,13 @@ int supervisor_main(const struct run_config *cfg, int front_fd, pid_t front)
 	j->started_ns = clock_now_ns();
 	snprintf(j->id, sizeof(j->id), "%d", (int)front);
 	hooks_read();
-	raise_nofile();
+	limits_raise();
 	(void)setpgid(0, 0);
 	(void)prctl(PR_SET_NAME, "uswap-super");
 	(void)prctl(PR_SET_CHILD_SUBREAPER, 1);
 	signal(SIGTTOU, SIG_IGN);
 	signal(SIGPIPE, SIG_IGN);
-	err = prepare(j);
+	err = limits_too_few_descriptors() ? -EMFILE : prepare(j);
 	if (err)
 		return fail(j, SUPER_EXIT_FAILURE);
 	j->self_statm_fd = proc_open(getpid(), "statm");

@@ -237,9 +237,12 @@ def version_and_help(t):
     status, out, err = t.cli('--version')
     check(status == 0 and 'uswap' in out and err == '', f'--version: {status} {out!r} {err!r}')
     status, out, err = t.cli('--help')
-    check(status == 0 and 'run' in out and 'swapon' in out or 'swaps' in out,
-          f'--help: {status} {out!r}')
+    check(status == 0 and 'run' in out and 'swaps' in out, f'--help: {status} {out!r}')
     check(err == '', f'--help: stderr {err!r}')
+    check(t.cli('help') == (0, out, ''), 'help and --help differ')
+    check(t.cli('help', 'run') == t.cli('run', '--help'), 'help run and run --help differ')
+    status, out, err = t.cli('help', 'nonsense')
+    check(status == 125 and 'nonsense' in err, f'help nonsense: {status} {err!r}')
 
 
 @case()

@@ -2,6 +2,7 @@
 """Bad input: exit 125, one line that names the thing and the remedy, nothing started or left."""
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -121,6 +122,47 @@ def no_command(t):
 def no_verb(t):
     expect_refusal(t, [], ['verb|command', 'help'])
     expect_refusal(t, ['frobnicate'], ['frobnicate', 'help'])
+
+
+def limited(resource_name, soft, hard):
+    """What sets a limit in the child before uswap starts."""
+    which = getattr(resource, resource_name)
+    return lambda: resource.setrlimit(which, (soft, hard))
+
+
+def may_raise_limits():
+    with open('/proc/self/status') as f:
+        caps = int(re.search(r'CapEff:\s*(\w+)', f.read()).group(1), 16)
+    return bool(caps >> 24 & 1)
+
+
+@case()
+def hard_limits(t):
+    """ulimit in the way of the supervisor, where it may not be raised."""
+    if may_raise_limits():
+        raise Skip('CAP_SYS_RESOURCE is there, so that uswap raises the limits')
+    run = ['run', '--ram', '64M', '--', 'touch', '{marker}']
+    expect_refusal(t, run, [r'4096 MiB', r'ulimit -v', r'reserve'],
+                   preexec_fn=limited('RLIMIT_AS', 4 << 30, 4 << 30))
+    expect_refusal(t, run, [r'102400', r'ulimit -f'],
+                   preexec_fn=limited('RLIMIT_FSIZE', 102400, 102400))
+    expect_refusal(t, run, [r'12 descriptors', r'ulimit -n'],
+                   preexec_fn=limited('RLIMIT_NOFILE', 12, 12))
+
+
+@case()
+def soft_limits_are_the_commands(t):
+    """The command has the limits that the user set; the supervisor is not bound by them."""
+    for name, soft, letter, shown in (('RLIMIT_AS', 4 << 30, '-v', b'4194304'),
+                                      ('RLIMIT_FSIZE', 1 << 20, '-f', b'2048'),
+                                      ('RLIMIT_CPU', 2, '-t', b'2'),
+                                      ('RLIMIT_NOFILE', 30, '-n', b'30')):
+        hard = resource.getrlimit(getattr(resource, name))[1]
+        run = t.under_uswap(['sh', '-c', f'ulimit -S {letter}; {t.program("fill")} -m 96M'],
+                            ram=48 * MIB, preexec_fn=limited(name, soft, hard))
+        check(run.stdout.splitlines()[0] == shown, f'{name}: {run.stdout!r}')
+        check(b'wrong=0' in run.stdout, f'{name}: {run.stdout!r}')
+        run.expect_swapped(5000)
 
 
 @case()
