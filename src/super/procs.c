@@ -30,6 +30,7 @@
 #define REASON_PATIENCE_NS (40 * NSEC_PER_MSEC)
 #define HELLO_PATIENCE_NS (3 * NSEC_PER_SEC)
 #define SCAN_DEPTH 64
+#define MAX_KIDS (2 * MAX_PROCS) /* a process of the job, and its helper */
 
 struct proc *proc_find(struct job *j, pid_t pid)
 {
@@ -173,8 +174,8 @@ static void keep_ended(struct job *j, struct proc *p)
  */
 static bool hand_over(struct job *j, struct proc *p)
 {
+	static pid_t kids[MAX_KIDS]; /* main loop only */
 	struct proc *heir = NULL;
-	pid_t kids[256];
 	int n;
 
 	if (!p->space || !p->helper)
@@ -371,14 +372,17 @@ static bool seen_before(pid_t kid)
 
 static void scan_below(struct job *j, pid_t pid, struct proc *parent, int depth, bool thorough)
 {
-	static pid_t kids[SCAN_DEPTH][512];
-	int n;
+	/* Of all levels above, one after the other. Main loop only. */
+	static pid_t kids[MAX_KIDS];
+	static int used;
+	int first = used, n;
 
 	if (depth >= SCAN_DEPTH)
 		return;
-	n = proc_children(pid, kids[depth], 512);
-	for (int i = 0; i < n; i++) {
-		pid_t kid = kids[depth][i];
+	n = proc_children(pid, kids + used, MAX_KIDS - used);
+	used += n;
+	for (int i = first; i < first + n; i++) {
+		pid_t kid = kids[i];
 		struct proc *p;
 		char comm[16], state = 0;
 		pid_t ppid;
@@ -406,6 +410,7 @@ static void scan_below(struct job *j, pid_t pid, struct proc *parent, int depth,
 		check_known(j, p, parent);
 		scan_below(j, kid, p, depth + 1, thorough);
 	}
+	used = first;
 }
 
 /* Spaces of forked children that died before anybody saw their process. */

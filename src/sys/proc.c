@@ -243,38 +243,72 @@ int proc_stat(pid_t pid, pid_t *ppid, char *state, char comm[16])
 	return 0;
 }
 
-int proc_children(pid_t pid, pid_t *out, int max)
+/*
+ * Calls fn with the path of /proc/PID/task/TID/NAME of each thread until it returns nonzero, which
+ * is returned. -ESRCH of fn: the thread has ended meanwhile, the others go on. -ESRCH if pid is
+ * gone.
+ */
+static int each_thread(pid_t pid, const char *name, int (*fn)(const char *path, void *arg),
+		       void *arg)
 {
-	char path[300], buf[4096];
+	char path[300];
 	struct dirent *e;
-	int n = 0;
+	int r = 0;
 	DIR *d;
 
 	snprintf(path, sizeof(path), "/proc/%d/task", pid);
 	d = opendir(path);
 	if (!d)
-		return 0;
-	while ((e = readdir(d))) {
-		char *s = buf, *end;
-		ssize_t got;
-
+		return errno == ENOENT ? -ESRCH : -errno;
+	while (r == 0 && (e = readdir(d))) {
 		if (e->d_name[0] == '.')
 			continue;
-		snprintf(path, sizeof(path), "/proc/%d/task/%s/children", pid, e->d_name);
-		got = read_file(path, buf, sizeof(buf));
-		if (got <= 0)
-			continue;
-		for (;;) {
-			long p = strtol(s, &end, 10);
-
-			if (end == s || n >= max)
-				break;
-			out[n++] = (pid_t)p;
-			s = end;
-		}
+		snprintf(path, sizeof(path), "/proc/%d/task/%s/%s", pid, e->d_name, name);
+		r = fn(path, arg);
+		if (r == -ESRCH)
+			r = 0;
 	}
 	closedir(d);
-	return n;
+	return r;
+}
+
+struct children {
+	pid_t *out;
+	int nr, max;
+};
+
+/* "123 456 ": in parts, since a process may have thousands. */
+static int read_children(const char *path, void *arg)
+{
+	struct children *c = arg;
+	char buf[4096];
+	ssize_t n;
+	pid_t p = 0;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return errno == ENOENT ? -ESRCH : -errno;
+	while ((n = read(fd, buf, sizeof(buf))) > 0) {
+		for (ssize_t i = 0; i < n; i++) {
+			if (buf[i] >= '0' && buf[i] <= '9') {
+				p = p * 10 + (buf[i] - '0');
+				continue;
+			}
+			if (p && c->nr < c->max)
+				c->out[c->nr++] = p;
+			p = 0;
+		}
+	}
+	close(fd);
+	return 0;
+}
+
+int proc_children(pid_t pid, pid_t *out, int max)
+{
+	struct children c = {.out = out, .max = max};
+
+	(void)each_thread(pid, "children", read_children, &c);
+	return c.nr;
 }
 
 int proc_same_memory(pid_t a, pid_t b)
@@ -302,49 +336,32 @@ pid_t proc_pid_of_pidfd(int pidfd)
 	return n > 0 ? (pid_t)n : -ESRCH;
 }
 
-/* Calls fn with the text of /proc/PID/task/TID/NAME of each thread until it returns nonzero. */
-static int each_thread(pid_t pid, const char *name, int (*fn)(const char *text))
+
+static int status_has_seccomp(const char *path, void *arg)
 {
-	char path[300], buf[4096];
-	struct dirent *e;
-	int r = 0;
-	DIR *d;
+	char text[4096];
+	const char *s;
+	ssize_t n = read_file(path, text, sizeof(text));
 
-	snprintf(path, sizeof(path), "/proc/%d/task", pid);
-	d = opendir(path);
-	if (!d)
-		return errno == ENOENT ? -ESRCH : -errno;
-	while (r == 0 && (e = readdir(d))) {
-		ssize_t n;
-
-		if (e->d_name[0] == '.')
-			continue;
-		snprintf(path, sizeof(path), "/proc/%d/task/%s/%s", pid, e->d_name, name);
-		n = read_file(path, buf, sizeof(buf));
-		if (n == -ESRCH || n == -ENOENT)
-			continue; /* it ended meanwhile */
-		r = n < 0 ? (int)n : fn(buf);
-	}
-	closedir(d);
-	return r;
-}
-
-static int status_has_seccomp(const char *text)
-{
-	const char *s = strstr(text, "\nSeccomp:");
-
+	if (n < 0)
+		return (int)n;
+	s = strstr(text, "\nSeccomp:");
 	return s && strtol(s + 9, NULL, 10) != 0;
 }
 
 int proc_has_seccomp(pid_t pid)
 {
-	return each_thread(pid, "status", status_has_seccomp);
+	return each_thread(pid, "status", status_has_seccomp, NULL);
 }
 
-static int syscall_is_madvise(const char *text)
+static int syscall_is_madvise(const char *path, void *arg)
 {
+	char text[256];
+	ssize_t n = read_file(path, text, sizeof(text));
 	long nr;
 
+	if (n < 0)
+		return (int)n;
 	if (text[0] < '0' || text[0] > '9')
 		return 0; /* "running", or -1: outside any call */
 	nr = strtol(text, NULL, 10);
@@ -353,7 +370,7 @@ static int syscall_is_madvise(const char *text)
 
 int proc_in_madvise(pid_t pid)
 {
-	return each_thread(pid, "syscall", syscall_is_madvise);
+	return each_thread(pid, "syscall", syscall_is_madvise, NULL);
 }
 
 int proc_pagemap(int fd, uint64_t va, uint64_t *entry, size_t nr)

@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+import time
 
 from harness import MIB, Skip, case, check, need, read_bytes
 
@@ -41,6 +42,35 @@ def static_program_named_once(t):
                          f'{fill} -m 1M -L & pid=$!; sleep 0.4; kill $pid; wait $pid; done; true'],
                         ram=64 * MIB)
     expect_named(t, run, ['fill-static', 'static'])
+
+
+@case(timeout=60)
+def many_unmanaged_children(t):
+    """More children of one process than one read of its list holds: each is seen."""
+    script = '''
+import subprocess
+kids = [subprocess.Popen(["sleep", "100"], env={}) for _ in range(700)]
+print("up", flush=True)
+input()
+for kid in kids:
+    kid.kill()
+for kid in kids:
+    kid.wait()
+'''
+    source, stop = os.pipe()
+    run = t.start(['python3', '-c', script], ram=512 * MIB, stdin=os.fdopen(source, 'rb'))
+    run.wait_for_output('up', 40)
+    end = time.monotonic() + 15
+    while True:
+        listed = t.cli('ps')[1].count('sleep')
+        if listed == 700 or time.monotonic() > end:
+            break
+        time.sleep(0.2)
+    os.write(stop, b'\n')
+    os.close(stop)
+    run.wait(30).expect_status(0)
+    run.expect_nothing_left()
+    check(listed == 700, f'{listed} of 700 children are listed')
 
 
 @case()
