@@ -63,7 +63,7 @@ __attribute__((visibility("default"))) void *mremap(void *old_address, unsigned 
 						    unsigned long new_size, int flags,
 						    void *new_address)
 {
-	_Bool in_parts = (flags & MREMAP_FIXED) && old_size == new_size;
+	_Bool in_parts = (flags & (MREMAP_FIXED | MREMAP_DONTUNMAP)) && old_size == new_size;
 	struct agent_ctl *ctl = control_page();
 	long r;
 
