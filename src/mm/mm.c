@@ -319,10 +319,14 @@ struct space *space_create(struct mm *mm, const struct space_ops *ops, void *imp
 	us_mutex_init(&s->lock, &space_class);
 	table_init(&s->table, &mm->pools);
 	list_init(&s->fills);
-	us_mutex_lock(&mm->spaces_lock);
-	list_add_tail(&mm->spaces, &s->node);
-	us_mutex_unlock(&mm->spaces_lock);
 	return s;
+}
+
+void space_publish(struct space *s)
+{
+	us_mutex_lock(&s->mm->spaces_lock);
+	list_add_tail(&s->mm->spaces, &s->node);
+	us_mutex_unlock(&s->mm->spaces_lock);
 }
 
 void space_get(struct space *s)

@@ -116,7 +116,10 @@ void mm_tick(struct mm *mm);
 
 /* ---- spaces ---- */
 
+/* A space that nobody knows yet, or NULL. */
 struct space *space_create(struct mm *mm, const struct space_ops *ops, void *impl);
+/* From here on reclaim and others see it: what is constant in it must be set. */
+void space_publish(struct space *s);
 void space_get(struct space *s);
 void space_put(struct space *s);
 /*

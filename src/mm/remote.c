@@ -205,10 +205,12 @@ static long futex(uint32_t *addr, int op, uint32_t v, uint64_t timeout_ns)
 /* Looks whether the helper lives; once it does not, it never will again. */
 static bool helper_alive(struct remote *r)
 {
-	struct pollfd p = {.fd = r->helper_pidfd, .events = POLLIN};
+	struct pollfd p = {.events = POLLIN};
 
+	/* What attach() sets stands once ctl does. */
 	if (!r->ctl || atomic_load(&r->helper_gone))
 		return false;
+	p.fd = r->helper_pidfd;
 	if (poll(&p, 1, 0) <= 0)
 		return true;
 	if (!atomic_exchange(&r->helper_gone, true) && !atomic_load(&r->space->dead))
@@ -487,6 +489,7 @@ static struct space *remote_alloc(struct mm *mm, int uffd, uint64_t sentinel)
 	}
 	r->space->sentinel = sentinel;
 	r->space->sentinel_page = r->sentinel_page;
+	space_publish(r->space);
 	return r->space;
 }
 
@@ -593,6 +596,7 @@ static int attach(struct space *s, const struct remote_config *cfg)
 	struct remote *r = space_remote(s);
 	int staging_fd = cfg->second_uffd >= 0 ? cfg->second_uffd : r->uffd;
 	void *ctl = mmap(NULL, AGENT_CTL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, cfg->ctl_fd, 0);
+	uint64_t staging[NR_AGENT_MODES];
 
 	if (ctl == MAP_FAILED)
 		return -errno;
@@ -606,20 +610,21 @@ static int attach(struct space *s, const struct remote_config *cfg)
 			munmap(ctl, AGENT_CTL_BYTES);
 			return e;
 		}
-		r->staging[m] = e ? 0 : cfg->staging[m];
+		staging[m] = e ? 0 : cfg->staging[m];
 	}
+	remote_set_pid(s, cfg->pid);
+	us_mutex_lock(&s->batch_lock);
+	us_mutex_lock(&s->reader_lock);
+	us_mutex_lock(&s->lock);
+	memcpy(r->staging, staging, sizeof(staging));
 	r->second_uffd = cfg->second_uffd;
 	r->ctl_fd = cfg->ctl_fd;
 	r->agent_start = cfg->agent_start;
 	r->agent_end = cfg->agent_end;
 	r->helper = cfg->helper;
 	r->helper_pidfd = cfg->helper_pidfd;
-	remote_set_pid(s, cfg->pid);
-	us_mutex_lock(&s->batch_lock);
-	us_mutex_lock(&s->reader_lock);
-	us_mutex_lock(&s->lock);
-	r->ctl = ctl;
 	s->start_faults = 0;
+	r->ctl = ctl;
 	us_mutex_unlock(&s->lock);
 	us_mutex_unlock(&s->reader_lock);
 	us_mutex_unlock(&s->batch_lock);
@@ -671,9 +676,9 @@ void remote_set_pid(struct space *s, pid_t pid)
 
 	us_mutex_lock(&s->lock);
 	if (!r->pid) {
-		r->pid = pid;
 		r->pagemap_fd = MAX(proc_open(pid, "pagemap"), -1);
 		r->stat_fd = MAX(proc_open(pid, "stat"), -1);
+		r->pid = pid;
 	}
 	us_mutex_unlock(&s->lock);
 }
@@ -682,12 +687,16 @@ void remote_change_pid(struct space *s, pid_t pid)
 {
 	struct remote *r = space_remote(s);
 
+	int fd = proc_open(pid, "stat");
+
 	us_mutex_lock(&s->lock);
 	r->pid = pid;
-	if (r->stat_fd >= 0)
-		close(r->stat_fd);
-	r->stat_fd = MAX(proc_open(pid, "stat"), -1);
+	/* Under the same number: a handler may be reading it. */
+	if (fd >= 0 && r->stat_fd >= 0)
+		(void)dup3(fd, r->stat_fd, O_CLOEXEC);
 	us_mutex_unlock(&s->lock);
+	if (fd >= 0)
+		close(fd);
 }
 
 void remote_run(struct space *s)

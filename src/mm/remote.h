@@ -15,11 +15,12 @@
 struct remote {
 	struct space *space;
 	uint64_t nonce;
-	pid_t pid; /* 0: a forked child not seen yet */
+	_Atomic pid_t pid; /* 0: a forked child not seen yet; written under the space's lock */
 	int uffd, second_uffd;
-	int pagemap_fd, stat_fd; /* -1: not open */
+	_Atomic int pagemap_fd, stat_fd; /* -1: not open; set before pid */
 	uint64_t staging[NR_AGENT_MODES];
-	struct agent_ctl *ctl; /* NULL: no helper */
+	/* NULL: no helper. Written last of what attach() sets. */
+	struct agent_ctl *_Atomic ctl;
 	int ctl_fd;
 	pid_t helper;
 	int helper_pidfd;

@@ -40,9 +40,9 @@ struct proc {
 	pid_t helper;	      /* 0: none */
 	int helper_pidfd;     /* the space's; valid while it lives */
 	bool managed;	      /* has, or at its end had, a space */
-	bool shares_memory;   /* vfork: its memory is its parent's until it execs */
+	atomic_bool shares_memory; /* vfork: its memory is its parent's until it execs */
 	bool named;	      /* its unmanaged program has been dealt with */
-	bool forked;	      /* came by fork and has not exec'ed since: shares pages */
+	atomic_bool forked;	   /* came by fork and has not exec'ed since: shares pages */
 	char reason[REASON_BYTES]; /* why not managed */
 	uint64_t image_since_ns;   /* when this program was first seen in it */
 	uint64_t exe_ino, exe_dev; /* of the program seen last */

@@ -534,6 +534,7 @@ static struct space *fake_fork_op(struct space *parent, int child_fd)
 
 	assert_non_null(c);
 	c->s = space_create(parent->mm, &fake_ops, c);
+	space_publish(c->s);
 	assert_non_null(c->s);
 	return c->s;
 }
@@ -601,6 +602,7 @@ struct fake *fake_create(struct world *w)
 	struct fake *f = fake_alloc(w);
 
 	f->s = space_create(&w->mm, &fake_ops, f);
+	space_publish(f->s);
 	assert_non_null(f->s);
 	f->returned = f->visible = true;
 	return f;
