@@ -503,7 +503,7 @@ static void over_the_limit(void)
 	struct file_config cfg = {.bytes = MIB(2), .keep = true}, growing = {.bytes = 0};
 	struct dev *d;
 
-	refused(&cfg, EFBIG, "RLIMIT_FSIZE");
+	refused(&cfg, EFBIG, "ulimit -f");
 	assert_false(exists(path));
 	d = create(&growing);
 	assert_int_equal(d->max_slots, 256);

@@ -4,9 +4,11 @@
 Each runs natively, then under uswap with everything evicted as fast as it can be, as root and, where
 it needs no privilege, as an unprivileged user; it must print the same and end alike.
 """
+import os
 import shutil
+import time
 
-from harness import MIB, Skip, case, check
+from harness import MIB, ROOT, Failure, Skip, case, check, read_text
 
 NOBODY = ['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups']
 
@@ -43,3 +45,60 @@ for name, options in BEHAVIOURS.items():
     def run_one(t, name=name, options=options):
         behave(t, name, **options)
     case(timeout=120, name=f'behaviour.{name}')(run_one)
+
+
+AT_RANDOM = '''
+import random, subprocess, sys, time
+seconds, seed, *programs = sys.argv[1:]
+random.seed(int(seed))
+end, running, runs = time.monotonic() + float(seconds), [], 0
+while running or time.monotonic() < end:
+    for p in [p for p in running if p[1].poll() is not None]:
+        running.remove(p)
+        if p[1].returncode not in (0, 77):
+            sys.exit(f"{p[0]} ended with {p[1].returncode}")
+    if len(running) < 3 and time.monotonic() < end:
+        words = random.choice(programs).split()
+        running.append((words, subprocess.Popen(words, stdout=subprocess.DEVNULL)))
+        runs += 1
+    time.sleep(0.01)
+print(runs)
+'''
+
+
+def at_random(t, sanitizers, seconds, seed):
+    """All behaviours at random in one job, under supervisors built with sanitizers, side by side."""
+    jobs = []
+    programs = [' '.join([t.program(name), *o.get('args', ())])
+                for name, o in BEHAVIOURS.items() if not o.get('status') and o.get('at_random', True)]
+    for sanitizer in sanitizers:
+        binary = os.path.join(ROOT, f'build-{sanitizer}', 'src', 'cli', 'uswap-testhooks')
+        if not os.access(binary, os.X_OK):
+            raise Skip(f'no build-{sanitizer}: tests/run makes it')
+        log = t.path(f'{sanitizer}.log')
+        env = {'USWAP_TEST': 'evict-all',
+               'ASAN_OPTIONS': f'log_path={log}:detect_leaks=0', 'UBSAN_OPTIONS': f'log_path={log}',
+               'TSAN_OPTIONS': f'log_path={log}:history_size=4'}
+        jobs.append((sanitizer, log, t.start(
+            ['python3', '-c', AT_RANDOM, str(seconds), str(seed), *programs], ram=1024 * MIB,
+            binary=binary, env=env, swap=[f'file:{t.swap_dir}/{sanitizer}:2G'])))
+    for sanitizer, log, run in jobs:
+        run.wait(seconds + 120)
+        logs = [os.path.join(t.dir, f) for f in os.listdir(t.dir) if f.startswith(f'{sanitizer}.log')]
+        for path in logs:
+            raise Failure(f'{sanitizer}: {read_text(path)[:1500]}')
+        check(run.status == 0, f'{sanitizer}: {run.status}: {run.stderr[-800:]!r}')
+        t.note(f'{sanitizer}: {int(run.stdout)} programs, '
+               f'{run.vmstat("pgsteal_kswapd")} pages out')
+    for _, _, run in jobs:
+        run.expect_nothing_left()
+
+
+@case(timeout=240)
+def all_at_random(t):
+    at_random(t, ('asan', 'tsan'), 60, 1)
+
+
+@case(timeout=600, soak=True)
+def all_at_random_for_long(t):
+    at_random(t, ('asan', 'tsan'), 300, int(time.time()))
