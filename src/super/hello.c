@@ -206,6 +206,8 @@ static int on_hello(struct job *j, struct conn *c, int pidfd)
 	if (c->pid <= 0 || c->helper_pidfd < 0)
 		return -ESRCH;
 	if (!proc_is_descendant(c->pid, getpid())) {
+		if (proc_pid_of_pidfd(pidfd) <= 0)
+			return -ESRCH; /* a short child, ended meanwhile */
 		log_warn("pid %d asked to be managed but is not of this job", c->pid);
 		return -EPERM;
 	}

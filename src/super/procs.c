@@ -31,6 +31,7 @@
 #define HELLO_PATIENCE_NS (3 * NSEC_PER_SEC)
 #define SCAN_DEPTH 64
 #define MAX_KIDS (2 * MAX_PROCS) /* a process of the job, and its helper */
+#define DESCENT_TRIES 8
 
 struct proc *proc_find(struct job *j, pid_t pid)
 {
@@ -231,17 +232,23 @@ void proc_ended(struct job *j, pid_t pid)
 	us_mutex_unlock(&j->lock);
 }
 
+/* An ancestor may end between two looks; who it leaves has another parent then: look again. */
 bool proc_is_descendant(pid_t pid, pid_t ancestor)
 {
-	for (int i = 0; i < SCAN_DEPTH && pid > 1; i++) {
-		char comm[16], state;
-		pid_t ppid;
+	for (int tries = 0; tries < DESCENT_TRIES; tries++) {
+		pid_t at = pid, ppid;
+		int depth = 0;
 
-		if (pid == ancestor)
-			return true;
-		if (proc_stat(pid, &ppid, &state, comm) != 0)
+		for (; depth < SCAN_DEPTH && at > 1; depth++, at = ppid) {
+			char comm[16], state;
+
+			if (at == ancestor)
+				return true;
+			if (proc_stat(at, &ppid, &state, comm) != 0)
+				break;
+		}
+		if (at == pid || at <= 1 || depth == SCAN_DEPTH)
 			return false;
-		pid = ppid;
 	}
 	return false;
 }

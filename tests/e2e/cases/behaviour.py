@@ -13,15 +13,39 @@ from harness import MIB, ROOT, Failure, Skip, case, check, read_text
 NOBODY = ['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups']
 
 # name: options. args: of the program. user: also as nobody. evicts: pages must have gone out.
-# status: how it ends. stderr: what may stand there under uswap.
+# status: how it ends. program: if it is not called as the case. stderr: what may stand there under uswap.
 BEHAVIOURS = {
     'fork_both_write': {},
     'read_write': {},
 }
 
+# processes and signals
+BEHAVIOURS |= {
+    'fork_three_deep': {},
+    'fork_200_children': {},
+    'fork_timer_storm': {},
+    'clone_ways': {},
+    'exec_chain': {'args': ['20']},
+    'exec_chain_threads': {'program': 'exec_chain', 'args': ['6', 'threads']},
+    'close_all_daemon': {},
+    'descriptors': {},
+    'stop_and_continue': {},
+    'change_user': {'user': False},
+    'not_dumpable': {},
+    'user_namespace': {},
+    'change_root': {'user': False},
+    'seccomp_filter_thread': {'program': 'seccomp_filter', 'args': ['thread']},
+    'seccomp_filter_all': {'program': 'seccomp_filter', 'args': ['all']},
+    'seccomp_strict': {'program': 'seccomp_filter', 'args': ['strict']},
+    'own_userfaultfd': {'user': False},
+    'kill_during_fork': {},
+    'process_vm': {},
+}
 
-def behave(t, name, args=(), user=True, evicts=True, status=0, ram=400, timeout=40, modes='evict-all'):
-    argv = [t.program(name), *args]
+
+def behave(t, name, args=(), user=True, evicts=True, status=0, ram=400, timeout=40, modes='evict-all',
+           program=None):
+    argv = [t.program(program or name), *args]
     native = t.native(argv, timeout=timeout)
     if native.status == 77:
         raise Skip(native.stdout.decode().strip())
