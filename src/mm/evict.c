@@ -168,6 +168,8 @@ static void pick(struct space *s, struct pick *p)
  * What a refusal teaches. EINVAL: the folio spans two mappings (try smaller ones), or the
  * protection is not that of the staging range (try the other). EBUSY: pinned; EAGAIN: an event.
  * ENOENT: no page is there, though we thought so: MADV_FREE took it.
+ * All items of a leaf in a batch have the same mode, so each of them says which to try next; were
+ * each to change it, an even number of refusals would come to nothing.
  */
 static void learn_refusal(struct space *s, struct leaf *l, const struct batch_item *it, int err)
 {
@@ -177,7 +179,7 @@ static void learn_refusal(struct space *s, struct leaf *l, const struct batch_it
 		if (it->order && l->order)
 			l->order = it->order - 1;
 		else
-			l->mode ^= 1;
+			l->mode = it->mode ^ 1;
 		break;
 	case -EBUSY:
 		vmstat_add(VMSTAT_pgmove_busy, it->nr);

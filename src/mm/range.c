@@ -176,6 +176,7 @@ struct recheck {
 	struct space *s;
 	const struct candidate *range;
 	unsigned int nr, at; /* at: the first range that may still hold a VMA */
+	const struct proc_wiped *wiped;
 	struct candidate torn[MAX_CANDIDATES]; /* unregistered halves of VMAs that were split */
 	unsigned int nr_torn;
 };
@@ -216,7 +217,7 @@ static int recheck_vma(const struct proc_vma *v, void *arg)
 			/* Registered, it may have become one with a managed neighbour. */
 			take_state(s, MAX(v->start, c->low), MIN(v->end, c->high), c->untouched);
 		} else if ((v->end == c->low || v->start == c->high) &&
-			   rc->nr_torn < MAX_CANDIDATES &&
+			   rc->nr_torn < MAX_CANDIDATES && !is_wiped(rc->wiped, v) &&
 			   is_managed(s, v->start, v->end) <= UNMANAGED) {
 			/* Just outside: was it one with what is inside? */
 			rc->torn[rc->nr_torn++] =
@@ -273,11 +274,12 @@ static void drop_stale(struct space *s, const struct candidate *c)
 }
 
 /* Steps 1 to 4 for all ranges at once. reader_lock held. */
-static void register_ranges(struct space *s, struct candidate *c, unsigned int nr, char *buf,
-			   size_t len)
+static void register_ranges(struct space *s, struct candidate *c, unsigned int nr,
+			   const struct proc_wiped *wiped, char *buf, size_t len)
 {
 	pid_t pid = space_remote(s)->pid;
-	struct recheck rc = {.s = s, .range = c}, mend = {.s = s, .range = rc.torn};
+	struct recheck rc = {.s = s, .range = c, .wiped = wiped};
+	struct recheck mend = {.s = s, .range = rc.torn, .wiped = wiped};
 
 	for (unsigned int i = 0; i < nr; i++)
 		drop_stale(s, &c[i]);
@@ -322,7 +324,7 @@ static bool scan_ranges(struct space *s, bool force)
 	if (sc.tentative)
 		sc.nr--;
 	if (sc.nr)
-		register_ranges(s, sc.found, sc.nr, buf, sizeof(buf));
+		register_ranges(s, sc.found, sc.nr, &sc.wiped, buf, sizeof(buf));
 	us_mutex_unlock(&s->reader_lock);
 	return !sc.unsure && !sc.more;
 }

@@ -17,6 +17,33 @@ NOBODY = ['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups']
 BEHAVIOURS = {
     'fork_both_write': {},
     'read_write': {},
+
+    # memory calls and I/O
+    'direct_sync': {'user': False},
+    'direct_aio': {'user': False},
+    'direct_uring': {'user': False},
+    'direct_uring_fixed': {'user': False},
+    'splice_pipe': {},
+    'remap_memory': {},
+    'map_again': {},
+    'advise_pages': {},
+    'advise_free': {},
+    'advise_fork': {},
+    'guard_region': {},
+    'protect_jit': {},
+    'protect_race': {},
+    'lock_memory': {},
+    'lock_all': {'user': False},
+    'heap_break': {},
+    'deep_recursion': {},
+    'sparse_reserve': {},
+    'many_mappings': {},
+    'collapse_race': {},
+    'shared_beside': {},
+    'one_page_two_threads': {},
+    'thread_churn': {},
+    'signal_timer': {},
+    'signal_recover': {},
 }
 
 # processes and signals
