@@ -115,8 +115,10 @@ def helper_killed(t):
     """Without its helper a program goes on with all that is in and all that was out."""
     for args in ((), ('hold',)):
         run, pid, _, _ = checking(t, 1000, *args)
-        helpers = run.find('uswap-helper')
-        check(helpers, 'no helper')
+        end = time.monotonic() + 5
+        while not (helpers := run.find('uswap-helper')):
+            check(time.monotonic() < end, 'no helper')
+            time.sleep(0.02)
         time.sleep(0.1)
         for p in helpers:
             os.kill(p.pid, signal.SIGKILL)
