@@ -53,7 +53,7 @@ def helper_starts_on_a_busy_machine(t):
     """
     script = '''
 import os, time
-for i in range(40):
+for i in range(10):
     pid = os.fork()
     if pid == 0:
         time.sleep(0.6)

@@ -107,7 +107,7 @@ def rule_4_filled_only(t):
     """A page that is seen present after its removal was told is not evictable for that."""
     # The gate stays closed until the thread in madvise() runs again; from then on it is
     # microseconds to the end of the call unless it is preempted just there.
-    expect_needed(t, 4, modes=[EVICT_ALL], limit=10, rare='test_mm_pages makes it always')
+    expect_needed(t, 4, modes=[EVICT_ALL], limit=5, rare='test_mm_pages makes it always')
 
 
 @case(timeout=120)
