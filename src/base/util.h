@@ -29,8 +29,19 @@
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
-#define MIN(a, b) ((a) < (b) ? (a) : (b))
-#define MAX(a, b) ((a) > (b) ? (a) : (b))
+/* Each argument is evaluated once. */
+#define MIN(a, b)                                                                                  \
+	({                                                                                         \
+		__auto_type min_a_ = (a);                                                          \
+		__auto_type min_b_ = (b);                                                          \
+		min_a_ < min_b_ ? min_a_ : min_b_;                                                 \
+	})
+#define MAX(a, b)                                                                                  \
+	({                                                                                         \
+		__auto_type max_a_ = (a);                                                          \
+		__auto_type max_b_ = (b);                                                          \
+		max_a_ > max_b_ ? max_a_ : max_b_;                                                 \
+	})
 #define CLAMP(v, lo, hi) MIN(MAX(v, lo), hi)
 
 static inline uint64_t align_up(uint64_t v, uint64_t a)

@@ -20,8 +20,8 @@ LOCK_CLASS(reclaim_class, "reclaim", RANK_RECLAIM);
 #define REST_NS (100 * NSEC_PER_MSEC)
 #define BACKOFF_MIN_NS (5 * NSEC_PER_MSEC)
 #define BACKOFF_MAX_NS (50 * NSEC_PER_MSEC)
-#define BATCH_MIN_PAGES 64
-#define BATCH_MAX_PAGES 1024
+#define BATCH_MIN_PAGES 64u
+#define BATCH_MAX_PAGES 1024u
 
 struct watermarks watermarks_of(uint64_t limit)
 {

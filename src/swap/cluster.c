@@ -188,7 +188,7 @@ int clusters_init(struct clusters *c, uint32_t max_slots)
 {
 	memset(c, 0, sizeof(*c));
 	c->max_clusters = (uint32_t)(((uint64_t)max_slots + CLUSTER_SLOTS - 1) / CLUSTER_SLOTS);
-	c->tab = mem_reserve(MAX((size_t)c->max_clusters, 1) * sizeof(struct cluster));
+	c->tab = mem_reserve(MAX((size_t)c->max_clusters, 1u) * sizeof(struct cluster));
 	if (!c->tab)
 		return -ENOMEM;
 	us_mutex_init(&c->lock, &cluster_class);
@@ -199,7 +199,7 @@ void clusters_deinit(struct clusters *c)
 {
 	if (!c->tab)
 		return;
-	mem_release(c->tab, MAX((size_t)c->max_clusters, 1) * sizeof(struct cluster));
+	mem_release(c->tab, MAX((size_t)c->max_clusters, 1u) * sizeof(struct cluster));
 	c->tab = NULL;
 	us_mutex_deinit(&c->lock);
 }
@@ -394,7 +394,7 @@ bool clusters_order_ok(struct clusters *c, unsigned int order)
 	} else {
 		uint64_t whole = c->nr_slots / CLUSTER_SLOTS;
 
-		ok = c->free.head || c->partial[order].head || MAX(c->nr_touched, 1) < whole;
+		ok = c->free.head || c->partial[order].head || MAX(c->nr_touched, 1u) < whole;
 	}
 	us_mutex_unlock(&c->lock);
 	return ok;

@@ -45,7 +45,7 @@ uint64_t swap_free_pages(struct swap *s)
 		if (!swap_dev_usable(sd))
 			continue;
 		clusters_usage(&sd->clusters, &used, &peak, &usable);
-		usable = MAX(swap_dev_max_slots(sd), 1) - 1;
+		usable = MAX(swap_dev_max_slots(sd), 1u) - 1;
 		n += usable > used ? usable - used : 0;
 	}
 	return n;

@@ -29,7 +29,7 @@
 #define WRITE_FOLIOS 128
 #define WRITE_PIECES 64 /* of a folio that is split */
 #define JOIN_PAGES 32	/* single pages that share one io: several ios stay in flight */
-#define WRITE_PAGES 1024 /* 4 MiB */
+#define WRITE_PAGES 1024u /* 4 MiB */
 /* After so many writes that failed with -EIO nothing new goes to a device. */
 #define MAX_WRITE_ERRORS 8
 /* A device that reported -ENOSPC is asked again after this, or when slots of it are freed. */

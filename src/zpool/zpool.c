@@ -330,7 +330,7 @@ static size_t pending_bytes(uint64_t nr_runs)
 
 struct zpool *zpool_create(uint64_t max_bytes)
 {
-	uint64_t runs = CLAMP(max_bytes / RUN_BYTES, 1, MAX_RUNS);
+	uint64_t runs = CLAMP(max_bytes / RUN_BYTES, 1u, MAX_RUNS);
 	struct zpool *zp = calloc(1, sizeof(*zp));
 
 	if (!zp)

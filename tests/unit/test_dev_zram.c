@@ -335,7 +335,7 @@ static void damage(struct rng *r, unsigned char *obj, size_t bytes)
 {
 	switch (rng_below(r, 4)) {
 	case 0:
-		obj[rng_below(r, MIN(bytes, 9))] = (unsigned char)rng_next(r);
+		obj[rng_below(r, MIN(bytes, 9u))] = (unsigned char)rng_next(r);
 		break;
 	case 1:
 		memset(obj, (int)rng_below(r, 256), bytes);

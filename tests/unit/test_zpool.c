@@ -303,7 +303,7 @@ static void test_little_is_wasted(void **state)
 
 	for (unsigned int s = 0; s < ARRAY_SIZE(sizes); s++) {
 		struct zpool *zp = zpool_create(GIB(1));
-		unsigned int n = (unsigned int)MIN(20000, MIB(8) / sizes[s]);
+		unsigned int n = (unsigned int)MIN(20000u, MIB(8) / sizes[s]);
 		uint64_t stored;
 
 		for (unsigned int i = 0; i < n; i++)

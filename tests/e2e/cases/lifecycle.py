@@ -215,6 +215,58 @@ def processes_come_and_go(t):
     check(sum(d['used'] for d in run.report['devices']) == 0, 'the devices still hold pages')
 
 
+def supervisor_size(pid):
+    """Descriptors, threads, resident KiB."""
+    with open(f'/proc/{pid}/status') as f:
+        fields = dict(line.split(':', 1) for line in f)
+    return (len(os.listdir(f'/proc/{pid}/fd')), int(fields['Threads']),
+            int(fields['VmRSS'].split()[0]))
+
+
+def short_processes(t, nr):
+    """Short processes one after the other, forked and exec'ed: the supervisor does not grow."""
+    warm = 200
+    script = f'''
+i=0
+while [ $i -lt {warm} ]; do (exit 3); /bin/true; i=$((i+2)); done
+echo warm; read x
+while [ $i -lt {nr} ]; do (exit 3); /bin/true; i=$((i+2)); done
+echo done; read x
+'''
+    source, stdin = os.pipe()
+    run = t.start(['sh', '-c', script], ram=64 * MIB, stdin=os.fdopen(source, 'rb'))
+    run.wait_for_output('warm')
+    pid = run.supervisor()
+    time.sleep(0.3)
+    before = supervisor_size(pid)
+    start = time.monotonic()
+    os.write(stdin, b'\n')
+    run.wait_for_output('done', nr * 0.05)
+    took = time.monotonic() - start
+    time.sleep(0.5)
+    after = supervisor_size(pid)
+    os.write(stdin, b'\n')
+    os.close(stdin)
+    run.wait(20).expect_status(0)
+    run.expect_nothing_left()
+    t.note(f'{nr - warm} processes in {took:.1f} s; descriptors {before[0]} then {after[0]}, '
+           f'threads {before[1]} then {after[1]}, resident {before[2]} then {after[2]} KiB')
+    check(after[0] <= before[0] + 4 and after[1] == before[1], 'it grows')
+    # What is remembered of processes that ended is bounded (MAX_ENDED_REPORTED).
+    check(after[2] <= before[2] + 1024, 'its memory grows')
+    check(sum(d['used'] for d in run.report['devices']) == 0, 'the devices still hold pages')
+
+
+@case(timeout=120)
+def many_short_processes(t):
+    short_processes(t, 1500)
+
+
+@case(timeout=600, soak=True)
+def ten_thousand_short_processes(t):
+    short_processes(t, 10000)
+
+
 @case(timeout=60)
 def memory_given_back(t):
     """What is unmapped frees its place: the same again and again does not fill the device."""
