@@ -475,7 +475,9 @@ static struct space *remote_alloc(struct mm *mm, int uffd, uint64_t sentinel)
 	if (!r)
 		return NULL;
 	r->uffd = uffd;
-	r->second_uffd = r->pagemap_fd = r->stat_fd = r->ctl_fd = r->helper_pidfd = -1;
+	r->pagemap_fd = -1;
+	r->stat_fd = -1;
+	r->second_uffd = r->ctl_fd = r->helper_pidfd = -1;
 	us_mutex_lock(&mm->spaces_lock);
 	r->nonce = mm->next_nonce++;
 	us_mutex_unlock(&mm->spaces_lock);
