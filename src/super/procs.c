@@ -323,6 +323,17 @@ static void name_unmanaged(struct job *j, struct proc *p)
 	log_note("pid %d (%s) is not managed: %s", p->pid, n > 0 ? exe : p->comm, p->reason);
 }
 
+/*
+ * Has p another memory than its helper? Only a living helper can say so: of one that was killed the
+ * number may be another process' by now, and its program runs on in the memory that is served.
+ */
+static bool left_memory(struct proc *p)
+{
+	struct pollfd helper = {.fd = p->helper_pidfd, .events = POLLIN};
+
+	return proc_same_memory(p->pid, p->helper) == 0 && poll(&helper, 1, 0) == 0;
+}
+
 /* A process that is in the table. Main loop; lock not held. */
 static void check_known(struct job *j, struct proc *p, struct proc *parent)
 {
@@ -336,7 +347,7 @@ static void check_known(struct job *j, struct proc *p, struct proc *parent)
 	}
 	if (p->space) {
 		/* After an exec the helper keeps the old memory; a new program says hello itself. */
-		if (p->helper && proc_same_memory(p->pid, p->helper) == 0) {
+		if (p->helper && left_memory(p)) {
 			proc_retire_space(j, p);
 			p->image_since_ns = now;
 			p->named = p->forked = p->managed = false;

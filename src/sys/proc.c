@@ -311,12 +311,28 @@ int proc_children(pid_t pid, pid_t *out, int max)
 	return c.nr;
 }
 
+/* Is a task ending, or gone? From then on it may have no memory; field 9 of stat has PF_EXITING. */
+static bool task_ending(pid_t pid)
+{
+	char path[64], buf[1024], *p;
+	unsigned int flags;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	if (read_file(path, buf, sizeof(buf)) < 0)
+		return true;
+	p = strrchr(buf, ')');
+	return !p || sscanf(p + 1, " %*c %*d %*d %*d %*d %*d %u", &flags) != 1 || flags & 4;
+}
+
 int proc_same_memory(pid_t a, pid_t b)
 {
 	long r = syscall(SYS_kcmp, a, b, KCMP_VM, 0, 0);
 
 	if (r < 0)
 		return -errno;
+	/* One that is ending differs from every other: its memory is no other one, it is none. */
+	if (r != 0 && (task_ending(a) || task_ending(b)))
+		return -ESRCH;
 	return r == 0;
 }
 

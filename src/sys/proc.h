@@ -52,7 +52,7 @@ int proc_stat(pid_t pid, pid_t *ppid, char *state, char comm[16]);
  * the kernel has no "children" file.
  */
 int proc_children(pid_t pid, pid_t *out, int max);
-/* Do two processes share one memory? 1, 0 or -errno. */
+/* Do two processes share one memory? 1, 0 or -errno; -ESRCH also while one of them ends. */
 int proc_same_memory(pid_t a, pid_t b);
 /* The pid that a pidfd names in this process' pid namespace, or -errno. */
 pid_t proc_pid_of_pidfd(int pidfd);

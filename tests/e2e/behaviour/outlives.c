@@ -18,7 +18,7 @@ static void live_on(char *p, int fd, int seed, const char *word)
 	if (await_eviction(p, NR) != NR && under_uswap())
 		fail("nothing of the %s goes out", word);
 	check_pages(p, NR, seed + 10, word);
-	must(write(fd, word, strlen(word)) > 0 && write(fd, "\n", 1) == 1);
+	must(write(fd, word, strlen(word)) == (ssize_t)strlen(word));
 	_exit(0);
 }
 
@@ -41,7 +41,7 @@ int main(int argc, char **argv)
 		must(pid >= 0);
 		if (pid == 0)
 			fill_pages(p, NR, 2);
-		live_on(p, fd, pid ? 1 : 2, pid ? "child" : "grandchild");
+		live_on(p, fd, pid ? 1 : 2, pid ? "child\n" : "grandchild\n");
 	}
 	return 3;
 }

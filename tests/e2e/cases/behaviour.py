@@ -67,6 +67,7 @@ BEHAVIOURS |= {
     'own_userfaultfd': {'user': False},
     'kill_during_fork': {},
     'process_vm': {},
+    'main_thread_ends': {},
 }
 
 
