@@ -8,6 +8,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -196,6 +197,13 @@ static struct space *space_of_child(struct job *j, const struct conn *c)
 	return remote_find_nonce(&j->mm, as.nonce);
 }
 
+static bool has_ended(int pidfd)
+{
+	struct pollfd p = {.fd = pidfd, .events = POLLIN};
+
+	return poll(&p, 1, 0) > 0;
+}
+
 static int on_hello(struct job *j, struct conn *c, int pidfd)
 {
 	int second = j->uffd_dev;
@@ -205,9 +213,14 @@ static int on_hello(struct job *j, struct conn *c, int pidfd)
 	c->pid = proc_pid_of_pidfd(pidfd);
 	if (c->pid <= 0 || c->helper_pidfd < 0)
 		return -ESRCH;
-	if (!proc_is_descendant(c->pid, getpid())) {
-		log_warn("pid %d asked to be managed but is not of this job", c->pid);
-		return -EPERM;
+	for (int tries = 0; !proc_is_descendant(c->pid, getpid()); tries++) {
+		if (has_ended(pidfd))
+			return -ESRCH; /* and was reaped: it descends from nobody any more */
+		/* A parent that ended within the look has broken the line for a moment. */
+		if (tries == 3) {
+			log_warn("pid %d asked to be managed but is not of this job", c->pid);
+			return -EPERM;
+		}
 	}
 	proc_forget(j, c->helper);
 	c->ctl_fd = remote_ctl_create();
