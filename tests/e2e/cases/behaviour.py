@@ -42,6 +42,7 @@ BEHAVIOURS = {
     'thread_churn': {},
     'signal_timer': {},
     'signal_recover': {},
+    'brief_children': {},
 }
 
 
