@@ -343,7 +343,8 @@ static void do_item(struct helper *h, struct agent_item *it)
 /*
  * Empties the first nr pages of a staging range. Guard markers replace the pages and are removed
  * again: that sends no event, while MADV_DONTNEED would close the gate and wait for the reader.
- * Before Linux 6.13 the range leaves the userfaultfd for the moment of the DONTNEED.
+ * Before Linux 6.13, and where the program has locked all of its memory, the range leaves the
+ * userfaultfd for the moment of the DONTNEED.
  */
 static long drop_staging(struct helper *h, uint64_t base, uint32_t nr)
 {
@@ -357,12 +358,15 @@ static long drop_staging(struct helper *h, uint64_t base, uint32_t nr)
 			return RAW3(__NR_madvise, base, nr * PAGE, MADV_GUARD_REMOVE);
 		if (r != -EINVAL)
 			return r;
-		h->ctl->no_guard = 1;
 	}
 	r = RAW3(__NR_ioctl, h->move_uffd, UFFDIO_UNREGISTER, &range);
 	if (r < 0)
 		return r;
 	r = RAW3(__NR_madvise, base, nr * PAGE, MADV_DONTNEED);
+	if (r == 0)
+		h->ctl->no_guard = 1;
+	else if (r == -EINVAL)
+		r = RAW3(__NR_madvise, base, nr * PAGE, MADV_DONTNEED_LOCKED);
 	agent_zero(&reg, sizeof(reg));
 	reg.range = range;
 	reg.mode = UFFDIO_REGISTER_MODE_WP;

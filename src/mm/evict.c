@@ -268,11 +268,14 @@ static int64_t run_batch(struct space *s)
 	swp_t out[BATCH_ITEMS];
 	uint32_t used[NR_AGENT_MODES] = {0};
 	int64_t total = 0;
+	bool drop = false;
 	int r = s->ops->move(s, s->item, s->nr_items);
 
 	for (unsigned int i = 0; i < s->nr_items; i++) {
 		moved[i] = s->ops->moved(s, i);
 		total += moved[i];
+		/* EEXIST: staging was not empty, as after mlockall(). */
+		drop |= moved[i] || s->ops->move_error(s, i) == -EEXIST;
 		used[s->item[i].mode] = MAX(used[s->item[i].mode],
 					    (uint32_t)s->item[i].staging + s->item[i].nr);
 	}
@@ -290,7 +293,7 @@ static int64_t run_batch(struct space *s)
 	}
 	s->nr_items = 0;
 	us_mutex_unlock(&s->lock);
-	if (r == 0 && total)
+	if (r == 0 && drop)
 		r = s->ops->drop_staged(s, used);
 	if (r)
 		log_info("a batch ended early: %s", strerror(-r));

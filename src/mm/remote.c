@@ -353,6 +353,19 @@ static unsigned int count_staged(struct remote *r, const struct batch_item *it)
 	return n;
 }
 
+/*
+ * MOVE goes from page to page: where the next one is still in its place, none behind it has left,
+ * and what lies in staging is not ours (mlockall() fills it).
+ */
+static bool stopped_before(struct remote *r, const struct batch_item *it, unsigned int moved)
+{
+	uint64_t pm;
+
+	return moved < it->nr && r->pagemap_fd >= 0 &&
+	       proc_pagemap(r->pagemap_fd, it->va + ((uint64_t)moved << PAGE_SHIFT), &pm, 1) == 0 &&
+	       (pm & (PAGEMAP_PRESENT | PAGEMAP_SWAPPED));
+}
+
 static int remote_move(struct space *s, const struct batch_item *items, unsigned int nr)
 {
 	struct remote *r = space_remote(s);
@@ -381,7 +394,8 @@ static int remote_move(struct space *s, const struct batch_item *items, unsigned
 			 * "No page there" ends in words that say so. Believe it only if the page is
 			 * not in staging either: a MOVE that failed halfway must lose nothing.
 			 */
-			if (ctl->item[i].rc == -ENOENT || r->moved[i] < items[i].nr)
+			if ((ctl->item[i].rc == -ENOENT || r->moved[i] < items[i].nr) &&
+			    !stopped_before(r, &items[i], r->moved[i]))
 				r->moved[i] = (uint16_t)MAX(r->moved[i],
 							    count_staged(r, &items[i]));
 		}

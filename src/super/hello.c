@@ -8,6 +8,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -196,6 +197,13 @@ static struct space *space_of_child(struct job *j, const struct conn *c)
 	return remote_find_nonce(&j->mm, as.nonce);
 }
 
+static bool has_ended(int pidfd)
+{
+	struct pollfd p = {.fd = pidfd, .events = POLLIN};
+
+	return poll(&p, 1, 0) > 0;
+}
+
 static int on_hello(struct job *j, struct conn *c, int pidfd)
 {
 	int second = j->uffd_dev;
@@ -206,8 +214,8 @@ static int on_hello(struct job *j, struct conn *c, int pidfd)
 	if (c->pid <= 0 || c->helper_pidfd < 0)
 		return -ESRCH;
 	if (!proc_is_descendant(c->pid, getpid())) {
-		if (proc_pid_of_pidfd(pidfd) <= 0)
-			return -ESRCH; /* a short child, ended meanwhile */
+		if (has_ended(pidfd))
+			return -ESRCH; /* and was reaped: it descends from nobody any more */
 		log_warn("pid %d asked to be managed but is not of this job", c->pid);
 		return -EPERM;
 	}

@@ -278,7 +278,8 @@ static void find_forked_space(struct job *j, struct proc *p, const struct proc *
 		if (!s->owner) {
 			s->owner = p;
 			p->space = s; /* with the reference of the look-up */
-			p->managed = p->forked = p->named = true;
+			p->managed = p->named = true;
+			p->forked = true;
 			remote_set_pid(s, p->pid);
 			vmstat_add(VMSTAT_fork_unhelped, 1);
 			snprintf(p->reason, sizeof(p->reason),
@@ -350,11 +351,13 @@ static void check_known(struct job *j, struct proc *p, struct proc *parent)
 		if (p->helper && left_memory(p)) {
 			proc_retire_space(j, p);
 			p->image_since_ns = now;
-			p->named = p->forked = p->managed = false;
+			p->named = p->managed = false;
+			p->forked = false;
 			(void)note_program(p);
 		} else if (!p->helper && note_program(p)) {
 			proc_retire_space(j, p);
-			p->named = p->forked = p->managed = false;
+			p->named = p->managed = false;
+			p->forked = false;
 			p->image_since_ns = now;
 		}
 		return;

@@ -6,9 +6,9 @@
 #define NR 128
 
 static const int harmless[] = {
-	MADV_NORMAL, MADV_RANDOM, MADV_SEQUENTIAL, MADV_WILLNEED, MADV_COLD,	   MADV_PAGEOUT,
-	MADV_DONTDUMP, MADV_DODUMP, MADV_HUGEPAGE,   MADV_NOHUGEPAGE, MADV_POPULATE_READ,
-	MADV_POPULATE_WRITE,
+	MADV_NORMAL,   MADV_RANDOM,	MADV_SEQUENTIAL,    MADV_WILLNEED,
+	MADV_COLD,     MADV_PAGEOUT,	MADV_DONTDUMP,	    MADV_DODUMP,
+	MADV_HUGEPAGE, MADV_NOHUGEPAGE, MADV_POPULATE_READ, MADV_POPULATE_WRITE,
 };
 
 static bool is_hole(size_t i)
@@ -36,8 +36,8 @@ int main(void)
 		for (size_t i = 0; i < NR; i++) {
 			const char *page = p + i * PAGE_BYTES;
 
-			if (is_hole(i) ? !page_is_zero(page) :
-					 !page_matches(page, page_tag_linear(1 + round, i)))
+			if (is_hole(i) ? !page_is_zero(page)
+				       : !page_matches(page, page_tag_linear(1 + round, i)))
 				fail("DONTNEED: page %zu of round %u", i, round);
 		}
 	}

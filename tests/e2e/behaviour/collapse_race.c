@@ -45,8 +45,8 @@ int main(void)
 		for (size_t i = 0; i < NR; i++) {
 			const char *page = area + i * PAGE_BYTES;
 
-			if (i == round + 600 ? !page_is_zero(page) :
-					       !page_matches(page, page_tag_linear(round, i)))
+			if (i == round + 600 ? !page_is_zero(page)
+					     : !page_matches(page, page_tag_linear(round, i)))
 				fail("round %u: page %zu", round, i);
 		}
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Two threads touch one missing page at the same moment, 100,000 times or as many as fit: both writes
- * are there, beside the zeros or the content that it had. */
+/* Two threads touch one missing page at the same moment, 100,000 times or as many as fit: both
+ * writes are there, beside the zeros or the content that it had. */
 #include "behave.h"
 
 #include <stdatomic.h>

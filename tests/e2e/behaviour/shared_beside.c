@@ -42,7 +42,8 @@ int main(void)
 			step(down[0], up[1], true);
 			check_pages(shared, NR, 100 + i, "child, shared");
 			check_pages(around, NR, i ? 20 + i - 1 : 1, "child, private");
-			check_pages(private_too, NR, i ? 40 + i - 1 : 3, "child, private of a file");
+			check_pages(private_too, NR, i ? 40 + i - 1 : 3,
+				    "child, private of a file");
 			check_pages(around + 3 * NR * PAGE_BYTES, NR, 4, "child, behind");
 			fill_pages(around, NR, 20 + i);
 			fill_pages(private_too, NR, 40 + i);

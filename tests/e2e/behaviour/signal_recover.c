@@ -30,8 +30,8 @@ static void expect(volatile char *p, bool write, int sig, int want_code)
 			(void)*p;
 	}
 	if (got != sig || (got && (where != p || code != want_code)))
-		fail("%p: signal %d code %d at %p, want %d code %d", (void *)p, got, code, where, sig,
-		     want_code);
+		fail("%p: signal %d code %d at %p, want %d code %d", (void *)p, got, code, where,
+		     sig, want_code);
 }
 
 int main(void)

@@ -45,8 +45,8 @@ static void sparse(void)
 
 static void reserve(void)
 {
-	char *p = mmap(NULL, 16384 * GB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-		       -1, 0);
+	char *p = mmap(NULL, 16384 * GB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+		       0);
 
 	must(p != MAP_FAILED);
 	for (unsigned int round = 1; round < 4; round++) {

@@ -44,6 +44,7 @@ BEHAVIOURS = {
     'thread_churn': {},
     'signal_timer': {},
     'signal_recover': {},
+    'brief_children': {},
 }
 
 # processes and signals
