@@ -22,7 +22,7 @@
 
 struct agent_local agent_local;
 
-/* The C library's registration of fork handlers; absent in others, then children go unhelped. */
+/* glibc's registration of fork handlers; absent in other C libraries. */
 extern int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
 			     void *dso) __attribute__((weak));
 extern void *__dso_handle __attribute__((visibility("hidden")));
@@ -143,6 +143,9 @@ __attribute__((constructor)) static void agent_init(int argc, char **argv, char 
 {
 	(void)argc;
 	(void)argv;
+	/* musl calls constructors without arguments: what is in their place is no environment. */
+	if (!__register_atfork)
+		return;
 	if (!envp || !copy_socket_path(envp) || !make_sentinel())
 		return;
 	if (start_helper(AGENT_NEW_PROGRAM) == 0)
@@ -153,6 +156,5 @@ __attribute__((constructor)) static void agent_init(int argc, char **argv, char 
 		agent_local.sentinel = 0;
 		return;
 	}
-	if (__register_atfork)
-		__register_atfork(0, 0, fork_child, __dso_handle);
+	__register_atfork(0, 0, fork_child, __dso_handle);
 }
