@@ -8,41 +8,44 @@
 #define NR 128
 #define DEPTH 3
 
-/* Process number `depth` of the line; the one before it wrote seed depth - 1. */
-static void descend(char *p, int depth, bool child_first, int report)
+/* One process after the other of the line, the first one's child and below. */
+static void descend(char *p, bool child_first, int report)
 {
-	int gone[2];
-	char byte;
-	pid_t pid;
+	/* Number `depth` comes here in the memory that the one before it wrote with seed depth - 1. */
+	for (int depth = 1;; depth++) {
+		int gone[2];
+		char byte;
+		pid_t pid;
 
-	check_pages(p, NR, depth - 1, "what the parent wrote");
-	fill_pages(p, NR / 2, depth + 100);
-	fill_pages(p, NR, depth);
-	await_eviction(p, NR);
-	if (depth < DEPTH) {
-		must(pipe(gone) == 0);
-		pid = fork();
-		must(pid >= 0);
-		if (pid == 0) {
-			close(gone[1]);
-			if (!child_first)
-				must(read(gone[0], &byte, 1) == 0);
-			close(gone[0]);
-			descend(p, depth + 1, child_first, report);
-		}
-		close(gone[0]);
-		if (child_first)
-			must(reap(pid) == 0);
-		else
-			check_pages(p, NR / 4, depth, "before it leaves");
-	}
-	if (child_first || depth == DEPTH) {
+		check_pages(p, NR, depth - 1, "what the parent wrote");
+		fill_pages(p, NR / 2, depth + 100);
+		fill_pages(p, NR, depth);
 		await_eviction(p, NR);
-		check_pages(p, NR, depth, "at the end");
+		if (depth < DEPTH) {
+			must(pipe(gone) == 0);
+			pid = fork();
+			must(pid >= 0);
+			if (pid == 0) {
+				close(gone[1]);
+				if (!child_first)
+					must(read(gone[0], &byte, 1) == 0);
+				close(gone[0]);
+				continue;
+			}
+			close(gone[0]);
+			if (child_first)
+				must(reap(pid) == 0);
+			else
+				check_pages(p, NR / 4, depth, "before it leaves");
+		}
+		if (child_first || depth == DEPTH) {
+			await_eviction(p, NR);
+			check_pages(p, NR, depth, "at the end");
+		}
+		byte = '0' + depth;
+		must(write(report, &byte, 1) == 1);
+		_exit(0);
 	}
-	byte = '0' + depth;
-	must(write(report, &byte, 1) == 1);
-	_exit(0);
 }
 
 static void one_line(bool child_first)
@@ -59,7 +62,7 @@ static void one_line(bool child_first)
 	must(pid >= 0);
 	if (pid == 0) {
 		close(report[0]);
-		descend(p, 1, child_first, report[1]);
+		descend(p, child_first, report[1]);
 	}
 	close(report[1]);
 	while ((n = read(report[0], end, got + sizeof(got) - end)) > 0)
