@@ -72,7 +72,7 @@ static void measure_shared(struct job *j, uint64_t sum)
 		struct proc *p = list_entry(n, struct proc, node);
 		uint64_t kib;
 
-		if (!p->shares_memory && proc_field(p->pid, "smaps_rollup", "Pss_Anon:", &kib) == 0)
+		if (!p->shares_memory && proc_field(p->task, "smaps_rollup", "Pss_Anon:", &kib) == 0)
 			pss += KIB(kib);
 	}
 	j->shared_bytes = sum > pss ? sum - pss : 0;

@@ -34,6 +34,7 @@
 struct proc {
 	struct list_node node; /* job->procs or job->ended */
 	pid_t pid, ppid;
+	pid_t task; /* whose /proc files tell of the memory: pid, or a thread that outlived it */
 	int pidfd, statm_fd; /* -1: not open */
 	char comm[16];
 	struct space *space;  /* NULL: not managed (yet) */

@@ -80,7 +80,7 @@ struct proc *proc_add(struct job *j, pid_t pid, pid_t ppid)
 		close(pidfd);
 		return NULL;
 	}
-	p->pid = pid;
+	p->pid = p->task = pid;
 	p->ppid = ppid;
 	p->pidfd = pidfd;
 	p->helper_pidfd = -1;
@@ -335,6 +335,38 @@ static bool left_memory(struct proc *p)
 	return proc_same_memory(p->pid, p->helper) == 0 && poll(&helper, 1, 0) == 0;
 }
 
+/*
+ * The first thread may end before the others: then its memory is seen through one of those, until
+ * that ends too, or execs and so becomes the first. NULL: not known, or nothing of it lives. Main
+ * loop.
+ */
+static struct proc *follow_memory(struct job *j, pid_t pid)
+{
+	struct proc *p;
+	pid_t task;
+	int old;
+
+	us_mutex_lock(&j->lock);
+	p = proc_find(j, pid);
+	us_mutex_unlock(&j->lock);
+	task = proc_memory_task(pid);
+	if (!p || task < 0)
+		return NULL;
+	if (p->task == task || (task != pid && proc_memory_task(p->task) == p->task &&
+				proc_same_memory(p->task, task) == 1))
+		return p;
+	us_mutex_lock(&j->lock);
+	old = p->statm_fd;
+	p->task = task;
+	p->statm_fd = MAX(proc_open(task, "statm"), -1);
+	us_mutex_unlock(&j->lock);
+	if (old >= 0)
+		close(old);
+	if (p->space)
+		remote_change_pid(p->space, task);
+	return p;
+}
+
 /* A process that is in the table. Main loop; lock not held. */
 static void check_known(struct job *j, struct proc *p, struct proc *parent)
 {
@@ -410,8 +442,14 @@ static void scan_below(struct job *j, pid_t pid, struct proc *parent, int depth,
 
 		if (kid == j->keeper || hello_is_helper(kid))
 			continue;
-		if (proc_stat(kid, &ppid, &state, comm) != 0 || state == 'Z')
+		if (proc_stat(kid, &ppid, &state, comm) != 0)
 			continue;
+		if (state == 'Z') {
+			p = follow_memory(j, kid);
+			if (p)
+				scan_below(j, kid, p, depth + 1, thorough);
+			continue;
+		}
 		if (strcmp(comm, "uswap-helper") == 0) {
 			proc_forget(j, kid);
 			continue;
@@ -428,6 +466,8 @@ static void scan_below(struct job *j, pid_t pid, struct proc *parent, int depth,
 		us_mutex_unlock(&j->lock);
 		if (!p)
 			continue;
+		if (p->task != kid)
+			(void)follow_memory(j, kid);
 		check_known(j, p, parent);
 		scan_below(j, kid, p, depth + 1, thorough);
 	}

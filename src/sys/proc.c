@@ -336,6 +336,26 @@ int proc_same_memory(pid_t a, pid_t b)
 	return r == 0;
 }
 
+pid_t proc_memory_task(pid_t pid)
+{
+	char path[64];
+	struct dirent *e;
+	pid_t found = -ESRCH;
+	DIR *d;
+
+	if (!task_ending(pid))
+		return pid;
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	d = opendir(path);
+	if (!d)
+		return -ESRCH;
+	while (found < 0 && (e = readdir(d)))
+		if (e->d_name[0] != '.' && !task_ending(atoi(e->d_name)))
+			found = atoi(e->d_name);
+	closedir(d);
+	return found;
+}
+
 pid_t proc_pid_of_pidfd(int pidfd)
 {
 	char path[64], buf[1024], *s;

@@ -54,6 +54,11 @@ int proc_stat(pid_t pid, pid_t *ppid, char *state, char comm[16]);
 int proc_children(pid_t pid, pid_t *out, int max);
 /* Do two processes share one memory? 1, 0 or -errno; -ESRCH also while one of them ends. */
 int proc_same_memory(pid_t a, pid_t b);
+/*
+ * The task whose /proc files tell of the memory of process pid: pid itself, or where its first thread
+ * has ended (whose files say nothing) one of the others; -ESRCH if none lives.
+ */
+pid_t proc_memory_task(pid_t pid);
 /* The pid that a pidfd names in this process' pid namespace, or -errno. */
 pid_t proc_pid_of_pidfd(int pidfd);
 /* Has any thread of pid a seccomp filter? 1, 0 or -errno. */

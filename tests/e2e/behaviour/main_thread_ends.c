@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The first thread ends, the others go on: the process then looks like a zombie from outside, and
- * its memory is paged and forked as before.
+ * The first thread ends, the others go on: the process then looks like a zombie from outside. Its
+ * memory is paged and forked as before, what it maps from then on, too.
  */
 #include "behave.h"
 
@@ -13,6 +13,7 @@ static pthread_t first;
 
 static void *rest(void *arg)
 {
+	char *q;
 	pid_t pid;
 
 	(void)arg;
@@ -25,15 +26,21 @@ static void *rest(void *arg)
 		if (i == 1 && await_eviction(p, NR) != NR && under_uswap())
 			fail("nothing goes out any more");
 	}
+	q = map_pages(NR);
+	fill_pages(q, NR, 99);
+	if (await_eviction(q, NR) != NR && under_uswap())
+		fail("nothing new goes out");
 	await_eviction(p, NR);
 	pid = fork();
 	must(pid >= 0);
 	if (pid == 0) {
+		check_pages(q, NR, 99, "a child, what is new");
 		check_pages(p, NR, ROUNDS + 1, "a child");
 		_exit(3);
 	}
 	must(reap(pid) == 3);
 	check_pages(p, NR, ROUNDS + 1, "at the end");
+	check_pages(q, NR, 99, "at the end, what is new");
 	_exit(0);
 }
 
