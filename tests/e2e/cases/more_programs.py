@@ -289,13 +289,13 @@ def git_repack(t):
            'GIT_CONFIG_NOSYSTEM': '1'}
     subprocess.run([git, 'init', '-q', repo], check=True, env=dict(os.environ, **env))
     stream = bytearray()
-    for c in range(14):
+    for c in range(10):
         stream += (f'commit refs/heads/main\ncommitter a <a@example.org> {1700000000 + c} +0000\n'
                    f'data 1\nx\n').encode()
         for f in range(2):
             seed = hashlib.sha256(f'{f}'.encode()).hexdigest()
             lines = [hashlib.sha256(f'{seed} {k} {c if k % 40 == c else 0}'.encode()).hexdigest()
-                     for k in range(30000)]
+                     for k in range(28000)]
             text = '\n'.join(lines).encode()
             stream += f'M 644 inline file{f}\ndata {len(text)}\n'.encode() + text + b'\n'
     subprocess.run([git, '-C', repo, 'fast-import', '--quiet', '--depth=0'], check=True,
@@ -429,7 +429,7 @@ http {{ access_log off; sendfile off; output_buffers 2 64k; gzip off;
     run.proc.send_signal(3)
     run.wait(20).expect_status(0)
     run.expect_nothing_left()
-    run.expect_swapped(1000)
+    run.expect_swapped(300)
     run.expect_right_content()
     check('uswap: ' not in run.stderr and not re.search('alert|emerg', read_text(t.path('error.log'))),
           f'{run.stderr!r} {tail(read_text(t.path("error.log")))}')

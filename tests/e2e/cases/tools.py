@@ -293,7 +293,7 @@ def gdb_starts_the_program(t):
     check(b'$1 = 4711' in run.stdout and b'exited normally' in run.stdout,
           f'{tail(run.stdout.decode(), 6)} {tail(run.stderr)}')
     check(read_bytes(t.path('out')) == b'ready\nbad 0\n', f'{read_bytes(t.path("out"))!r}')
-    run.expect_swapped(8000)
+    run.expect_swapped(2000)
     run.expect_right_content()
     found = [p for p in run.report['processes'] if p['comm'] == 'debugged']
     check(found and all(p['managed'] for p in found), f'debugged in the report: {found}')
