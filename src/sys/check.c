@@ -78,7 +78,7 @@ void check_remedy_device(const struct check_place *p, char *buf, size_t len)
 		snprintf(buf, len, "%s", CHECK_REMEDY_KERNEL);
 	else if (p->root)
 		snprintf(buf, len, "run it outside of what takes root's rights away (sandbox, device "
-				   "cgroup), or: sysctl vm.unprivileged_userfaultfd=1");
+				   "cgroup)");
 	else
 		snprintf(buf, len, "run uswap as root, or: sudo chgrp %u /dev/userfaultfd && "
 				   "sudo chmod 660 /dev/userfaultfd", (unsigned int)getegid());
@@ -150,16 +150,15 @@ void check_probe(struct check_report *r)
 
 /* ---- only what is required ---- */
 
-static int why_open(const struct check_open *o, char *why, size_t len)
+static int why_open(int error, char *why, size_t len)
 {
 	struct check_place place;
 	char remedy[384];
 
 	check_find_place(&place);
 	check_remedy_device(&place, remedy, sizeof(remedy));
-	snprintf(why, len, "userfaultfd cannot be opened (/dev/userfaultfd: %s; system call: %s); %s",
-		 strerror(o->device_error), strerror(o->syscall_error), remedy);
-	return -o->device_error;
+	snprintf(why, len, "/dev/userfaultfd cannot be opened: %s; %s", strerror(-error), remedy);
+	return error;
 }
 
 static int why_handshake(int error, uint64_t known, char *why, size_t len)
@@ -187,13 +186,12 @@ static int why_handshake(int error, uint64_t known, char *why, size_t len)
 
 static int required_uffd(char *why, size_t len)
 {
-	struct check_open o;
 	uint64_t known = 0;
 	int fd, rc;
 
-	fd = check_open_uffd(&o);
+	fd = check_open_uffd();
 	if (fd < 0)
-		return why_open(&o, why, len);
+		return why_open(fd, why, len);
 	rc = check_handshake(fd, check_required_features(), NULL);
 	if (!rc) {
 		rc = check_move_page(fd);
@@ -204,7 +202,7 @@ static int required_uffd(char *why, size_t len)
 	}
 	close(fd);
 	/* A descriptor whose handshake failed is spent; a fresh one tells what the kernel knows. */
-	fd = check_open_uffd(&o);
+	fd = check_open_uffd();
 	if (fd >= 0) {
 		(void)check_handshake(fd, 0, &known);
 		close(fd);

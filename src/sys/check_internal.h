@@ -34,13 +34,10 @@ void check_detail(struct check_item *it, const char *fmt, ...) __printf(2, 3);
 void check_missing(struct check_item *it, const char *fmt, ...) __printf(2, 3);
 
 /*
- * A new userfaultfd without handshake: from the device, else from the system call. Returns it, or
- * -errno of the device, with both errors set (positive errno, 0: it worked or was not tried).
+ * A new userfaultfd without handshake, or -errno. From the device only: programs of the job open
+ * theirs through it, and have no right to the system call.
  */
-struct check_open {
-	int device_error, syscall_error;
-};
-int check_open_uffd(struct check_open *o);
+int check_open_uffd(void);
 
 /* The userfaultfd features that uswap uses. */
 struct check_feature {

@@ -38,7 +38,7 @@ uint64_t check_required_features(void)
 	return bits;
 }
 
-static int open_device(void)
+int check_open_uffd(void)
 {
 	int dev = open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
 	int fd, rc;
@@ -49,29 +49,6 @@ static int open_device(void)
 	rc = fd < 0 ? -errno : fd;
 	close(dev);
 	return rc;
-}
-
-static int open_syscall(void)
-{
-	/* Not UFFD_USER_MODE_ONLY: with it a read(2) into a missing page fails with EFAULT. */
-	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
-
-	return fd < 0 ? -errno : fd;
-}
-
-int check_open_uffd(struct check_open *o)
-{
-	int fd = open_device();
-
-	*o = (struct check_open){0};
-	if (fd >= 0)
-		return fd;
-	o->device_error = -fd;
-	fd = open_syscall();
-	if (fd >= 0)
-		return fd;
-	o->syscall_error = -fd;
-	return -o->device_error;
 }
 
 int check_handshake(int uffd, uint64_t features, uint64_t *known)
@@ -115,25 +92,15 @@ int check_move_page(int uffd)
 
 static void probe_open(struct check_report *r, const struct check_place *p)
 {
-	struct check_item *dev, *call;
-	int dev_fd = open_device(), call_fd = open_syscall();
+	struct check_item *dev = check_add(r, "/dev/userfaultfd", true, "opening userfaultfds");
+	int fd = check_open_uffd();
 
-	/* Either is enough. */
-	dev = check_add(r, "/dev/userfaultfd", call_fd < 0, "opening userfaultfds");
-	if (dev_fd < 0) {
-		check_detail(dev, "%s", strerror(-dev_fd));
+	if (fd < 0) {
+		check_detail(dev, "%s", strerror(-fd));
 		check_missing(dev, "%s", "");
 		check_remedy_device(p, dev->remedy, sizeof(dev->remedy));
 	} else {
-		close(dev_fd);
-	}
-	call = check_add(r, "userfaultfd(2)", false, "the same, where there is no device");
-	if (call_fd < 0) {
-		check_detail(call, "%s", strerror(-call_fd));
-		check_missing(call, "%ssysctl vm.unprivileged_userfaultfd=1; or leave it: the device "
-				    "is enough", p->root ? "" : "sudo ");
-	} else {
-		close(call_fd);
+		close(fd);
 	}
 }
 
@@ -143,8 +110,7 @@ static void probe_features(struct check_report *r, const struct check_place *p, 
 	for (unsigned int i = 0; i < nr_check_features; i++) {
 		const struct check_feature *f = &check_features[i];
 		struct check_item *it = check_add(r, f->name, f->required, f->purpose);
-		struct check_open o;
-		int fd, rc;
+			int fd, rc;
 
 		if (!opened) {
 			check_detail(it, "not tried: no userfaultfd");
@@ -157,7 +123,7 @@ static void probe_features(struct check_report *r, const struct check_place *p, 
 			continue;
 		}
 		/* One handshake a descriptor, so that each feature fails for itself. */
-		fd = check_open_uffd(&o);
+		fd = check_open_uffd();
 		rc = fd < 0 ? fd : check_handshake(fd, f->bit, NULL);
 		if (fd >= 0)
 			close(fd);
@@ -173,10 +139,9 @@ static void probe_features(struct check_report *r, const struct check_place *p, 
 static void probe_move(struct check_report *r, bool opened)
 {
 	struct check_item *it = check_add(r, "UFFDIO_MOVE", true, "the same, tried on a page");
-	struct check_open o;
 	int fd, rc;
 
-	fd = opened ? check_open_uffd(&o) : -ENODEV;
+	fd = opened ? check_open_uffd() : -ENODEV;
 	rc = fd < 0 ? fd : check_handshake(fd, UFFD_FEATURE_MOVE, NULL);
 	if (!rc)
 		rc = check_move_page(fd);
@@ -190,12 +155,11 @@ static void probe_move(struct check_report *r, bool opened)
 
 void check_probe_uffd(struct check_report *r, const struct check_place *p)
 {
-	struct check_open o;
 	uint64_t known = 0;
 	int fd;
 
 	probe_open(r, p);
-	fd = check_open_uffd(&o);
+	fd = check_open_uffd();
 	if (fd >= 0) {
 		(void)check_handshake(fd, 0, &known);
 		close(fd);
