@@ -317,8 +317,8 @@ def strace_around(t):
     """A tracer of uswap itself and of all that it starts."""
     need('strace')
     log = t.path('trace')
-    native = t.native([t.program('fill'), '-m', '64M'])
-    run = t.under_uswap([t.program('fill'), '-m', '64M'], ram=32 * MIB,
+    native = t.native([t.program('fill'), '-m', '64M', '-p', '12'])
+    run = t.under_uswap([t.program('fill'), '-m', '64M', '-p', '12'], ram=32 * MIB,
                         prefix=['strace', '-f', '-e', 'trace=execve,userfaultfd', '-o', log])
     check(run.stdout == native.stdout, f'{run.stdout!r}')
     check('execve' in read_text(log), 'no trace')
@@ -461,7 +461,7 @@ def bubblewrap(t):
     """A program that makes a user namespace, mounts and a session of its own: managed in there."""
     words = [need('bwrap'), '--unshare-user', '--unshare-pid', '--unshare-ipc', '--ro-bind', '/', '/',
              '--proc', '/proc', '--dev', '/dev', '--die-with-parent', '--new-session']
-    fill = [t.program('fill'), '-m', '96M']
+    fill = [t.program('fill'), '-m', '96M', '-p', '6']
     if t.native([*words, 'true']).status:
         raise Skip('bwrap cannot make its namespaces here')
     native, run = t.compare([*words, *fill], fraction=0.34, pages_out=15000)
