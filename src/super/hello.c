@@ -266,6 +266,12 @@ static int on_ready(struct job *j, struct conn *c, const struct agent_msg *m, co
 
 	if (err || (!forked && nr_fds < 1))
 		return err ? err : -EPROTO;
+	/*
+	 * A child that execs at once may be another program by now, whose helper was faster: that
+	 * one's memory must not be given up for this one, which is nobody's any more.
+	 */
+	if (proc_same_memory(c->pid, c->helper) == 0)
+		return -ESRCH;
 	(void)proc_stat(c->pid, &ppid, &state, comm);
 	us_mutex_lock(&j->lock);
 	p = proc_add(j, c->pid, ppid);
