@@ -32,6 +32,7 @@
 #define SCAN_DEPTH 64
 #define MAX_KIDS (2 * MAX_PROCS) /* a process of the job, and its helper */
 #define DESCENT_TRIES 8
+#define MAX_ORPHANS 1000 /* of one scan: as many as can have come since the last, and more */
 
 struct proc *proc_find(struct job *j, pid_t pid)
 {
@@ -474,8 +475,11 @@ static void scan_below(struct job *j, pid_t pid, struct proc *parent, int depth,
 	used = first;
 }
 
-/* Spaces of forked children that died before anybody saw their process. */
-static void reap_orphan_spaces(struct job *j)
+/*
+ * The space of one forked child that died before anybody saw its process goes. Returns false if
+ * there is none.
+ */
+static bool reap_orphan_space(struct job *j)
 {
 	struct space *gone = NULL;
 
@@ -490,10 +494,11 @@ static void reap_orphan_spaces(struct job *j)
 		}
 	}
 	us_mutex_unlock(&j->mm.spaces_lock);
-	if (gone) {
-		space_kill(gone);
-		space_put(gone);
-	}
+	if (!gone)
+		return false;
+	space_kill(gone);
+	space_put(gone);
+	return true;
 }
 
 bool procs_space_without_owner(struct job *j)
@@ -513,6 +518,6 @@ bool procs_space_without_owner(struct job *j)
 void procs_scan(struct job *j, bool thorough)
 {
 	scan_below(j, getpid(), NULL, 0, thorough);
-	for (int i = 0; i < 8; i++)
-		reap_orphan_spaces(j);
+	for (int i = 0; i < MAX_ORPHANS && reap_orphan_space(j); i++)
+		;
 }

@@ -72,6 +72,32 @@ for i in range(10):
             hog.wait()
 
 
+@case(timeout=90)
+def exec_right_after_fork_on_a_busy_machine(t):
+    """
+    The helper of the forked child may come to speak after that of the program that it has become.
+    Its word must not cost the new program its place: each one stays managed.
+    """
+    script = f'''
+import subprocess
+for i in range(40):
+    subprocess.run([{t.program("fill")!r}, "-m", "4M", "-p", "2"], check=True,
+                   stdout=subprocess.DEVNULL, close_fds=False, preexec_fn=lambda: None)
+'''
+    hogs = [subprocess.Popen(['sh', '-c', 'while :; do :; done']) for _ in range(8)]
+    try:
+        run = t.start(['python3', '-c', script], ram=256 * MIB, binary=t.hooks,
+                      env={'USWAP_TEST': 'evict-all'})
+        run.wait(80).expect_status(0)
+    finally:
+        for hog in hogs:
+            hog.kill()
+            hog.wait()
+    fills = [p for p in run.report['processes'] if p['comm'] == 'fill']
+    check(len(fills) == 40 and all(p['managed'] and p['faults'] > 500 for p in fills),
+          f'{len(fills)}: {[p for p in fills if not p["managed"] or p["faults"] <= 500]}')
+
+
 @case()
 def fork_storm_with_signals(t):
     """fork interrupted again and again: no stray child, no lost page, no leak."""

@@ -225,7 +225,7 @@ def supervisor_size(pid):
 
 def short_processes(t, nr):
     """Short processes one after the other, forked and exec'ed: the supervisor does not grow."""
-    warm = 200
+    warm = 1000 # as many as are remembered for the report
     script = f'''
 i=0
 while [ $i -lt {warm} ]; do (exit 3); /bin/true; i=$((i+2)); done
@@ -243,8 +243,9 @@ echo done; read x
     os.write(stdin, b'\n')
     run.wait_for_output('done', nr * 0.05)
     took = time.monotonic() - start
-    time.sleep(0.5)
-    after = supervisor_size(pid)
+    end = time.monotonic() + 5
+    while (after := supervisor_size(pid))[0] > before[0] + 4 and time.monotonic() < end:
+        time.sleep(0.1)
     os.write(stdin, b'\n')
     os.close(stdin)
     run.wait(20).expect_status(0)
@@ -259,7 +260,7 @@ echo done; read x
 
 @case(timeout=120)
 def many_short_processes(t):
-    short_processes(t, 1500)
+    short_processes(t, 3000)
 
 
 @case(timeout=600, soak=True)

@@ -499,7 +499,8 @@ def stressor(t, name):
     check('fail' not in text and 'skipped: 1' not in text, tail(text, 8))
     run.expect_right_content()
     out = run.vmstat('pgsteal_kswapd')
-    check(out > 100, f'only {out} pages were evicted: it shows nothing')
+    # What mlock holds stays, and that is most of it.
+    check(out > (20 if name == 'mlock' else 100), f'only {out} pages were evicted: it shows nothing')
     t.note(f'{out} pages evicted')
 
 
