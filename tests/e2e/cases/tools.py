@@ -289,8 +289,7 @@ def gdb_starts_the_program(t):
     words = ['gdb', '-nx', '-batch', '-ex', 'break puts', '-ex',
              f'run < {t.path("in")} > {t.path("out")}', '-ex', 'print small', '-ex', 'continue',
              program]
-    run = t.under_uswap(words, ram=400 * MIB, binary=t.hooks,
-                        env={'USWAP_TEST': 'evict-all,evict-aged'})
+    run = t.under_uswap(words, ram=40 * MIB)
     check(b'$1 = 4711' in run.stdout and b'exited normally' in run.stdout,
           f'{tail(run.stdout.decode(), 6)} {tail(run.stderr)}')
     check(read_bytes(t.path('out')) == b'ready\nbad 0\n', f'{read_bytes(t.path("out"))!r}')
