@@ -12,7 +12,7 @@ from harness import MIB, Failure, case, check
 EVICT_ALL = 'evict-all'
 LIMIT = 40  # seconds in which a missing rule must show; mostly it is one or two
 SLICE = 2   # seconds of one run: where a race does not come about in one it may in the next
-CLEAN = 3   # seconds without a wrong page when it is in force
+CLEAN = 2   # seconds without a wrong page when it is in force
 
 # Events read late, in both arms: the races get the time that they have on a busy machine.
 SLOW = 'slow-reader'

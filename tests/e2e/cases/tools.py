@@ -312,7 +312,7 @@ def strace_inside(t):
           f'trace: {tail(trace)}')
 
 
-@case(timeout=100)
+@case(timeout=100, soak=True)
 def strace_around(t):
     """A tracer of uswap itself and of all that it starts."""
     need('strace')
