@@ -2,8 +2,6 @@
 #define _GNU_SOURCE
 #include "sys/direct.h"
 
-#include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -13,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/util.h"
+#include "sys/proc.h"
 
 #define FUSE_PINS_SINCE_MAJOR 6
 #define FUSE_PINS_SINCE_MINOR 12
@@ -121,6 +120,7 @@ bool direct_mounted(pid_t pid)
 }
 
 struct wanted {
+	pid_t pid;
 	long mount;
 	char *fs;
 	size_t len;
@@ -153,29 +153,19 @@ static int fdinfo_line(char *line, void *arg)
 	return d->mount >= 0;
 }
 
+static int is_direct(pid_t number, const char *path, void *arg)
+{
+	struct descriptor fd = {.mount = -1};
+	struct wanted *w = arg;
+
+	(void)each_line(path, fdinfo_line, &fd);
+	w->mount = fd.mount;
+	return fd.flags & O_DIRECT ? each_mount(w->pid, is_wanted, w) : 0;
+}
+
 int direct_open(pid_t pid, char *fs, size_t len)
 {
-	char path[300];
-	struct dirent *e;
-	int r = 0;
-	DIR *d;
+	struct wanted w = {.pid = pid, .fs = fs, .len = len};
 
-	snprintf(path, sizeof(path), "/proc/%d/fdinfo", pid);
-	d = opendir(path);
-	if (!d)
-		return errno == ENOENT ? -ESRCH : -errno;
-	while (r == 0 && (e = readdir(d))) {
-		struct descriptor fd = {.mount = -1};
-		struct wanted w = {.fs = fs, .len = len};
-
-		if (!isdigit((unsigned char)e->d_name[0]))
-			continue;
-		snprintf(path, sizeof(path), "/proc/%d/fdinfo/%s", pid, e->d_name);
-		(void)each_line(path, fdinfo_line, &fd);
-		w.mount = fd.mount;
-		if (fd.flags & O_DIRECT)
-			r = each_mount(pid, is_wanted, &w);
-	}
-	closedir(d);
-	return r;
+	return proc_each(pid, "fdinfo", "", is_direct, &w);
 }

@@ -243,28 +243,23 @@ int proc_stat(pid_t pid, pid_t *ppid, char *state, char comm[16])
 	return 0;
 }
 
-/*
- * Calls fn with the path of /proc/PID/task/TID/NAME of each thread until it returns nonzero, which
- * is returned. -ESRCH of fn: the thread has ended meanwhile, the others go on. -ESRCH if pid is
- * gone.
- */
-static int each_thread(pid_t pid, const char *name, int (*fn)(const char *path, void *arg),
-		       void *arg)
+int proc_each(pid_t pid, const char *dir, const char *name,
+	      int (*fn)(pid_t number, const char *path, void *arg), void *arg)
 {
 	char path[300];
 	struct dirent *e;
 	int r = 0;
 	DIR *d;
 
-	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	snprintf(path, sizeof(path), "/proc/%d/%s", pid, dir);
 	d = opendir(path);
 	if (!d)
 		return errno == ENOENT ? -ESRCH : -errno;
 	while (r == 0 && (e = readdir(d))) {
 		if (e->d_name[0] == '.')
 			continue;
-		snprintf(path, sizeof(path), "/proc/%d/task/%s/%s", pid, e->d_name, name);
-		r = fn(path, arg);
+		snprintf(path, sizeof(path), "/proc/%d/%s/%s%s", pid, dir, e->d_name, name);
+		r = fn(atoi(e->d_name), path, arg);
 		if (r == -ESRCH)
 			r = 0;
 	}
@@ -278,7 +273,7 @@ struct children {
 };
 
 /* "123 456 ": in parts, since a process may have thousands. */
-static int read_children(const char *path, void *arg)
+static int read_children(pid_t tid, const char *path, void *arg)
 {
 	struct children *c = arg;
 	char buf[4096];
@@ -307,7 +302,7 @@ int proc_children(pid_t pid, pid_t *out, int max)
 {
 	struct children c = {.out = out, .max = max};
 
-	(void)each_thread(pid, "children", read_children, &c);
+	(void)proc_each(pid, "task", "/children", read_children, &c);
 	return c.nr;
 }
 
@@ -336,24 +331,19 @@ int proc_same_memory(pid_t a, pid_t b)
 	return r == 0;
 }
 
+static int living(pid_t tid, const char *path, void *arg)
+{
+	return task_ending(tid) ? 0 : tid;
+}
+
 pid_t proc_memory_task(pid_t pid)
 {
-	char path[64];
-	struct dirent *e;
-	pid_t found = -ESRCH;
-	DIR *d;
+	pid_t found;
 
 	if (!task_ending(pid))
 		return pid;
-	snprintf(path, sizeof(path), "/proc/%d/task", pid);
-	d = opendir(path);
-	if (!d)
-		return -ESRCH;
-	while (found < 0 && (e = readdir(d)))
-		if (e->d_name[0] != '.' && !task_ending(atoi(e->d_name)))
-			found = atoi(e->d_name);
-	closedir(d);
-	return found;
+	found = proc_each(pid, "task", "", living, NULL);
+	return found > 0 ? found : -ESRCH;
 }
 
 pid_t proc_pid_of_pidfd(int pidfd)
@@ -373,7 +363,7 @@ pid_t proc_pid_of_pidfd(int pidfd)
 }
 
 
-static int status_has_seccomp(const char *path, void *arg)
+static int status_has_seccomp(pid_t tid, const char *path, void *arg)
 {
 	char text[4096];
 	const char *s;
@@ -387,10 +377,10 @@ static int status_has_seccomp(const char *path, void *arg)
 
 int proc_has_seccomp(pid_t pid)
 {
-	return each_thread(pid, "status", status_has_seccomp, NULL);
+	return proc_each(pid, "task", "/status", status_has_seccomp, NULL);
 }
 
-static int syscall_is_madvise(const char *path, void *arg)
+static int syscall_is_madvise(pid_t tid, const char *path, void *arg)
 {
 	char text[256];
 	ssize_t n = read_file(path, text, sizeof(text));
@@ -406,7 +396,7 @@ static int syscall_is_madvise(const char *path, void *arg)
 
 int proc_in_madvise(pid_t pid)
 {
-	return each_thread(pid, "syscall", syscall_is_madvise, NULL);
+	return proc_each(pid, "task", "/syscall", syscall_is_madvise, NULL);
 }
 
 int proc_pagemap(int fd, uint64_t va, uint64_t *entry, size_t nr)

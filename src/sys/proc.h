@@ -48,6 +48,13 @@ int proc_vma_locked(pid_t pid, uint64_t va);
 /* Parent and state of a process ('Z': zombie), and its name. */
 int proc_stat(pid_t pid, pid_t *ppid, char *state, char comm[16]);
 /*
+ * Calls fn with the number of each entry of /proc/PID/DIR, and its path with NAME behind it, until
+ * it returns nonzero, which is returned. -ESRCH of fn: the entry is gone, the others go on. -ESRCH
+ * if pid is gone, another -errno if DIR cannot be read.
+ */
+int proc_each(pid_t pid, const char *dir, const char *name,
+	      int (*fn)(pid_t number, const char *path, void *arg), void *arg);
+/*
  * Children of all threads of pid, at most max. Returns how many. Falls back to nothing (0) where
  * the kernel has no "children" file.
  */
