@@ -129,4 +129,24 @@ static inline int reap(pid_t pid)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+/* A forked child finds what fill_pages(p, nr, seed) wrote, and is paged itself; so is the parent. */
+static inline void check_paged_child(char *p, size_t nr, unsigned int seed)
+{
+	pid_t pid;
+
+	await_eviction(p, nr);
+	pid = fork();
+	must(pid >= 0);
+	if (pid == 0) {
+		check_pages(p, nr, seed, "a child");
+		fill_pages(p, nr, seed + 1);
+		if (await_eviction(p, nr) != nr && under_uswap())
+			fail("nothing of the child goes out");
+		check_pages(p, nr, seed + 1, "a child's own");
+		_exit(0);
+	}
+	must(reap(pid) == 0);
+	check_pages(p, nr, seed, "parent");
+}
+
 #endif

@@ -9,7 +9,6 @@
 int main(void)
 {
 	char *p = map_pages(NR), *q;
-	pid_t pid;
 
 	if (getuid() != 0)
 		skip("needs root");
@@ -29,18 +28,6 @@ int main(void)
 		check_pages(q, NR, i, "new memory");
 		check_pages(p, NR, 10 + i, "old memory");
 	}
-	await_eviction(p, NR);
-	pid = fork();
-	must(pid >= 0);
-	if (pid == 0) {
-		check_pages(p, NR, 13, "a child");
-		fill_pages(p, NR, 20);
-		if (await_eviction(p, NR) != NR && under_uswap())
-			fail("nothing of the child goes out");
-		check_pages(p, NR, 20, "a child's own");
-		_exit(0);
-	}
-	must(reap(pid) == 0);
-	check_pages(p, NR, 13, "parent");
+	check_paged_child(p, NR, 13);
 	return 0;
 }

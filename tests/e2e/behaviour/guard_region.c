@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* MADV_GUARD_INSTALL within swapped out memory: touching it is SIGSEGV, the pages beside it are as
  * they were, and it can be used again once it is removed. */
-#include "behave.h"
+#include "segfault.h"
 
-#include <setjmp.h>
 
 #ifndef MADV_GUARD_INSTALL
 #define MADV_GUARD_INSTALL 102
@@ -14,23 +13,6 @@
 #define FROM 37
 #define GUARDED 6
 
-static sigjmp_buf back;
-
-static void on_segv(int sig, siginfo_t *info, void *context)
-{
-	siglongjmp(back, 1);
-}
-
-static bool segfaults(volatile char *p, bool write)
-{
-	if (sigsetjmp(back, 1))
-		return true;
-	if (write)
-		*p = 1;
-	else
-		(void)*p;
-	return false;
-}
 
 static void check_around(char *p, unsigned int seed, const char *what)
 {
@@ -42,10 +24,9 @@ static void check_around(char *p, unsigned int seed, const char *what)
 
 int main(void)
 {
-	struct sigaction sa = {.sa_sigaction = on_segv, .sa_flags = SA_SIGINFO};
 	char *p = map_pages(NR), *guard = p + FROM * PAGE_BYTES, *q;
 
-	must(sigaction(SIGSEGV, &sa, NULL) == 0);
+	catch_segfaults();
 	if (madvise(guard, PAGE_BYTES, MADV_GUARD_INSTALL) && errno == EINVAL)
 		skip("no guard regions here");
 	must(madvise(guard, PAGE_BYTES, MADV_GUARD_REMOVE) == 0);

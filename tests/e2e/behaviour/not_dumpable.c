@@ -9,7 +9,6 @@
 int main(void)
 {
 	char *p = map_pages(NR), *q;
-	pid_t pid;
 
 	fill_pages(p, NR, 1);
 	await_eviction(p, NR);
@@ -22,19 +21,7 @@ int main(void)
 		fail("nothing goes out any more");
 	check_pages(p, NR, 3, "old memory");
 	check_pages(q, NR, 2, "new memory");
-	await_eviction(p, NR);
-	pid = fork();
-	must(pid >= 0);
-	if (pid == 0) {
-		check_pages(p, NR, 3, "a child");
-		fill_pages(p, NR, 4);
-		if (await_eviction(p, NR) != NR && under_uswap())
-			fail("nothing of the child goes out");
-		check_pages(p, NR, 4, "a child's own");
-		_exit(0);
-	}
-	must(reap(pid) == 0);
-	check_pages(p, NR, 3, "parent");
+	check_paged_child(p, NR, 3);
 	must(prctl(PR_GET_DUMPABLE) == 0);
 	return 0;
 }

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* mprotect to NONE, READ and back, of single pages and of all, while their neighbours are evicted
  * and come back: no content changes, and what is inaccessible stays so. */
-#include "behave.h"
+#include "segfault.h"
 
-#include <setjmp.h>
 #include <stdatomic.h>
 
 #define NR 128
@@ -11,7 +10,6 @@
 
 static char *area;
 static atomic_bool done;
-static sigjmp_buf back;
 
 /* Its own pages are every second one. */
 static void *neighbour(void *arg)
@@ -30,30 +28,13 @@ static void *neighbour(void *arg)
 	return NULL;
 }
 
-static void on_segv(int sig)
-{
-	siglongjmp(back, 1);
-}
-
-static bool segfaults(volatile char *p, bool write)
-{
-	if (sigsetjmp(back, 1))
-		return true;
-	if (write)
-		*p = 1;
-	else
-		(void)*p;
-	return false;
-}
-
 int main(void)
 {
-	struct sigaction sa = {.sa_handler = on_segv};
 	uint64_t until = clock_ns() + 600000000ull;
 	pthread_t thread;
 	unsigned int round;
 
-	must(sigaction(SIGSEGV, &sa, NULL) == 0);
+	catch_segfaults();
 	area = map_pages(NR);
 	must(pthread_create(&thread, NULL, neighbour, NULL) == 0);
 	for (round = 0; round < 2000 && clock_ns() < until; round++) {
