@@ -4,6 +4,7 @@
 import json
 import os
 import sys
+import traceback
 
 from workloads import WorkloadError
 
@@ -125,6 +126,10 @@ def guarded(asked, workloads, system, journal):
     except Stopped as e:
         say(f'bench/compare: {e}')
         status = 128 + e.signum
+    except (Trouble, WorkloadError):
+        raise
+    except Exception:   # a mistake, of a workload too: 1 would mean a wrong run
+        traceback.print_exc()
     finally:
         failed = journal.restore()
         journal.close()
