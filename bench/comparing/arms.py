@@ -113,12 +113,17 @@ class KernelZram(KernelSwap):
         return self.memory(4)
 
 
+ONE_BY_ONE = ('zswap was on since the boot, so this kernel reads pages back one by one, from zram '
+              'too')
+
+
 class KernelZramFolios(KernelZram):
     name = 'kernel-zram-mthp'
     about = 'the same with folios of 64 KiB and page-cluster 0'
 
     def what(self):
-        return 'swap on zram, lz4; folios of 64 KiB always, page-cluster 0'
+        words = 'swap on zram, lz4; folios of 64 KiB always, page-cluster 0'
+        return f'{words}; {ONE_BY_ONE}' if settings.zswap_was_on(self.system) else words
 
     def missing(self):
         return settings.folios_missing(self.system) or super().missing()
@@ -148,7 +153,11 @@ class KernelZswap(KernelFile):
                 f'machine, over a file; {settings.in_words(self.system)}')
 
     def missing(self):
-        return settings.zswap_missing(self.system) or super().missing()
+        why = settings.zswap_missing(self.system) or super().missing()
+        if not why and not self.bench.named and not settings.zswap_was_on(self.system):
+            return ('for whoever names it in --arms: once zswap was on, this kernel reads folios '
+                    'back page by page until the next boot')
+        return why
 
     def set_up(self, journal, folder):
         settings.zswap_on(self.system, journal)

@@ -37,6 +37,15 @@ def load(path):
     return data if isinstance(data, dict) else None
 
 
+def not_run(detail):
+    """The record of a run that could not even start."""
+    return {'outcome': 'failed', 'detail': detail, 'phases': {}, 'touch': None,
+            'cpu': dict.fromkeys(('job_s', 'supervisor_s', 'kernel_s')),
+            **dict.fromkeys(('wall_s', 'measured_s', 'cpu_s', 'others_cpu_s', 'peak_bytes',
+                             'pool_bytes', 'file_bytes', 'faults', 'major_faults', 'pages_in',
+                             'pages_out', 'folios_in', 'device_bytes'))}
+
+
 class Job:
     def __init__(self, bench, arm, group, folder):
         self.bench = bench
@@ -98,6 +107,7 @@ class Job:
         report = load(self.arm.report(self.folder)) if hasattr(self.arm, 'report') else None
         result = load(self.result_path)
         outcome, detail = self.judge(status, timeout, result, report)
+        others_s = sample.busy_seconds() - sampler.busy
         kernel_s = sampler.threads.seconds()
         total = self.group.cpu_seconds() if self.group else None
         if total is None:   # only of processes that somebody has waited for
@@ -110,13 +120,15 @@ class Job:
             'measured_s': (result or {}).get('measured_s'),
             'phases': (result or {}).get('phases', {}),
             'cpu_s': total + kernel_s,
+            'others_cpu_s': max(others_s - total - kernel_s, 0),
             'cpu': {'job_s': max(total - own, 0), 'supervisor_s': own, 'kernel_s': kernel_s},
             'peak_bytes': self.group.peak_bytes() if self.group else usage.ru_maxrss * 1024,
             'pool_bytes': max(sampler.pool, self.arm.final_pool_bytes()),
             'file_bytes': sampler.file_bytes,
             'faults': stat.get('pgfault', usage.ru_minflt + usage.ru_majflt),
             'major_faults': major, 'pages_in': pages_in, 'pages_out': pages_out,
-            'device_bytes': device, 'touch': (result or {}).get('touch'),
+            'folios_in': sampler.read_folios() - sampler.folios, 'device_bytes': device,
+            'touch': (result or {}).get('touch'),
         }
 
     def paging(self, sampler, stat, report):

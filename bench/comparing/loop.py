@@ -24,7 +24,8 @@ def rotated(items, by):
 class Bench:
     """What the arms of one comparison share."""
 
-    def __init__(self, system, journal, groups, stopping, uswap, scratch, workload, ram):
+    def __init__(self, system, journal, groups, stopping, uswap, scratch, workload, ram,
+                 named=False):
         self.system = system
         self.journal = journal
         self.groups = groups           # a cgroup.Version, or None
@@ -32,6 +33,7 @@ class Bench:
         self.uswap = uswap
         self.scratch = scratch
         self.workload = workload
+        self.named = named             # arms were asked for by name
         self.calibration = Calibration(ram or workload.budget())
         self.serial = 0
 
@@ -135,5 +137,5 @@ class Comparison:
                 self.skip(arm, str(e))
                 return
             # It could before: a result, not a property of the machine.
-            run = {'outcome': 'failed', 'detail': str(e)}
+            run = job.not_run(str(e))
         self.records[arm.name].append({'round': i, **run})

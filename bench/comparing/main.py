@@ -91,9 +91,10 @@ class Session:
     def compare(self, workload, scratch):
         uswap = os.path.abspath(os.environ.get('USWAP', os.path.join(self.asked.build, 'uswap')))
         bench = Bench(self.system, self.journal, self.groups, self.stopping, uswap, scratch,
-                      workload, self.asked.ram)
+                      workload, self.asked.ram, named=bool(self.asked.arms))
+        names = self.asked.arms or list(arms.ARMS)
         return results.describe(
-            Comparison(bench, self.asked.arms, self.asked.runs, self.asked.timeout).run())
+            Comparison(bench, names, self.asked.runs, self.asked.timeout).run())
 
     def run(self):
         document = {'version': results.VERSION, **machine.head(self.system, self.groups),

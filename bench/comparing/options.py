@@ -76,8 +76,8 @@ def parser(workloads):
     p = Parser(prog='bench/compare', description=DESCRIPTION)
     p.add_argument('--workload', type=names_of(workloads, 'workload'), metavar='NAME[,NAME...]',
                    help='what to run; see --list')
-    p.add_argument('--arms', type=names_of(arms.ARMS, 'arm'), default=list(arms.ARMS),
-                   metavar='NAME[,NAME...]', help='default: all; see --list')
+    p.add_argument('--arms', type=names_of(arms.ARMS, 'arm'), metavar='NAME[,NAME...]',
+                   help='default: all that leave no trace; see --list')
     p.add_argument('--runs', type=whole(1), default=5, metavar='N', help='of each arm; default 5')
     p.add_argument('--ram', type=ram, metavar='SIZE', help='default: the workload\'s size / factor')
     p.add_argument('--size', type=named_or_size, default='medium', metavar='NAME|SIZE',

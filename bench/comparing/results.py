@@ -3,8 +3,8 @@
 import statistics
 
 VERSION = 1
-FLAT = ('wall_s', 'measured_s', 'cpu_s', 'peak_bytes', 'pool_bytes', 'faults', 'major_faults',
-        'pages_in', 'pages_out', 'device_bytes')
+FLAT = ('wall_s', 'measured_s', 'cpu_s', 'others_cpu_s', 'peak_bytes', 'pool_bytes',
+        'faults', 'major_faults', 'pages_in', 'pages_out', 'folios_in', 'device_bytes')
 NESTED = {'cpu': ('job_s', 'supervisor_s', 'kernel_s'), 'touch': ('p50_ns', 'p99_ns', 'max_ns')}
 ZRAM = ('kernel-zram', 'kernel-zram-mthp')
 BEST_ZRAM = 'best-zram'

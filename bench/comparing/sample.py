@@ -5,6 +5,8 @@ import time
 
 from harness import SUPER_COMMS, all_processes, read_text
 
+from . import settings
+
 PERIOD = 0.05          # seconds between two looks
 THREADS_PERIOD = 0.5   # between two at all kernel threads: kworkers come and go
 TICK = os.sysconf('SC_CLK_TCK')
@@ -75,6 +77,13 @@ class Supervisors:
         return sum(self.spent.values())
 
 
+def busy_seconds():
+    """Of all CPUs since the boot; what the host took away (steal) counts too."""
+    fields = [int(f) / TICK for f in read_text('/proc/stat').split('\n', 1)[0].split()[1:]]
+    user, nice, system, _, _, irq, softirq, steal = fields[:8]
+    return user + nice + system + irq + softirq + steal
+
+
 class Sampler:
     """Of one run, from before its start to after its end."""
 
@@ -85,12 +94,18 @@ class Sampler:
         self.threads = KernelThreads()
         self.supervisors = Supervisors(group) if group else None
         self.vmstat = self.read_vmstat()
+        self.folios = self.read_folios()
+        self.busy = busy_seconds()
         self.swap_bytes = 0      # in use on the kernel's areas, at most
         self.pool = 0
         self.file_bytes = 0
 
     def read_vmstat(self):
         return self.system.counters('/proc/vmstat')
+
+    def read_folios(self):
+        """Folios of 64 KiB that were read back whole."""
+        return int(self.system.read(f'{settings.FOLIOS_64K_STATS}/swpin') or 0)
 
     def look(self):
         self.threads.look()

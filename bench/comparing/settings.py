@@ -6,8 +6,10 @@ from . import Trouble
 from .system import ZRAM_CONTROL, selected
 
 ZSWAP = '/sys/module/zswap/parameters'
+ZSWAP_SLAB = '/sys/kernel/slab/zswap_entry'
 PAGE_CLUSTER = '/proc/sys/vm/page-cluster'
 FOLIOS_64K = '/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled'
+FOLIOS_64K_STATS = '/sys/kernel/mm/transparent_hugepage/hugepages-64kB/stats'
 THP = '/sys/kernel/mm/transparent_hugepage/enabled'
 PAGE = 4096
 
@@ -22,6 +24,12 @@ def zswap_missing(system):
     if not system.exists(f'{ZSWAP}/enabled'):
         return 'the kernel has no zswap (CONFIG_ZSWAP)'
     return None
+
+
+def zswap_was_on(system):
+    """Since the boot. From then on the kernel (6.18) reads pages back one by one, also from zram,
+    also when zswap is off again: any of them might lie in zswap. Nothing but a boot ends that."""
+    return system.exists(ZSWAP_SLAB) or system.read(f'{ZSWAP}/enabled') == 'Y'
 
 
 def folios_missing(system):

@@ -21,7 +21,9 @@ def mib(n):
 
 
 def seconds(n):
-    return NOTHING if n is None else f'{n:.3f}' if n < 10 else f'{n:.2f}'
+    if n is None:
+        return NOTHING
+    return f'{n:.3f}' if n < 10 else f'{n:.2f}' if n < 100 else f'{n:.0f}'
 
 
 def count(n):
@@ -67,9 +69,10 @@ def times(arms):
         rows.append([a['name'], outcomes(a), seconds(m.get('measured_s')),
                      span(s.get('measured_s'), seconds), seconds(m.get('wall_s')),
                      seconds(m.get('cpu_s')), seconds(cpu.get('job_s')),
-                     seconds(cpu.get('supervisor_s')), seconds(cpu.get('kernel_s'))])
-    columns(['arm', 'runs', 'measured s', 'spread', 'wall s', 'CPU s', 'job', 'uswap', 'kernel'],
-            rows)
+                     seconds(cpu.get('supervisor_s')), seconds(cpu.get('kernel_s')),
+                     seconds(m.get('others_cpu_s'))])
+    columns(['arm', 'runs', 'measured s', 'spread', 'wall s', 'CPU s', 'job', 'uswap', 'kernel',
+             'others'], rows)
 
 
 def paging(arms):
@@ -139,7 +142,8 @@ def show(document, comparison):
     for remark in comparison['calibration']['remarks']:
         wrapped(remark)
     there = [a for a in comparison['arms'] if not a['skipped']]
-    print(f'\nmedians of {comparison["runs"]} runs that went well, and least to most')
+    print('\nmedians of the runs that went well, and least to most; others: CPU seconds of everybody '
+          'else')
     times(there)
     print('\nmemory in MiB; + pool: what the cgroup is not charged for')
     paging(there)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""bench/comparing on a machine made of files: what is changed is put back, runs are judged right."""
+"""bench/comparing on a machine made of files: all is put back, runs are judged right."""
 import contextlib
 import io
 import os
@@ -135,7 +135,7 @@ class Case(unittest.TestCase):
         os.makedirs(scratch, exist_ok=True)
         groups = cgroup.find(system)
         return loop.Bench(system, self.journal, groups, Stopping(), '/bin/true', scratch,
-                          FakeWorkload(), None)
+                          FakeWorkload(), None, named=True)
 
     def set_up(self, arm):
         folder = tempfile.mkdtemp(dir=self.root)
@@ -282,6 +282,15 @@ class Skipping(Case):
                 self.assertIn(word, self.why(kind, without))
         self.assertIsNone(self.why(arms.Native, '/proc/self/mounts'))
 
+    def test_zswap_leaves_a_trace_so_it_must_be_named(self):
+        bench = self.bench()
+        bench.named = False
+        self.assertIn('until the next boot', arms.KernelZswap(bench).missing())
+        self.assertNotIn('one by one', arms.KernelZramFolios(bench).what())
+        os.makedirs(self.system.path(settings.ZSWAP_SLAB))
+        self.assertIsNone(arms.KernelZswap(bench).missing())
+        self.assertIn('one by one', arms.KernelZramFolios(bench).what())
+
     def test_codec_that_zram_lacks(self):
         bench = self.bench()
         self.system.add_zram = lambda: (FakeSystem.add_zram(self.system), self.system.put(
@@ -418,7 +427,8 @@ class Results(unittest.TestCase):
         every = [arm(name, [1000.0, 2000.0, None], ram=None if 'kernel' in name else MIB)
                  for name in arms.ARMS]
         for a in every:
-            a['median'].update(cpu_s=1000.0, cpu=dict.fromkeys(results.NESTED['cpu'], 1000.0),
+            a['median'].update(cpu_s=1000.0, others_cpu_s=1000.0,
+                               cpu=dict.fromkeys(results.NESTED['cpu'], 1000.0),
                                **dict.fromkeys(('peak_bytes', 'pool_bytes', 'device_bytes'),
                                                100 << 30),
                                **dict.fromkeys(('faults', 'major_faults', 'pages_in',
