@@ -51,16 +51,30 @@ static void make_layout(struct content *c, double literals, uint64_t salt)
 	}
 }
 
+static void fill_pieces(const struct content *c, char *to, size_t bytes, uint64_t *index)
+{
+	uint64_t page[PAGE_WORDS];
+
+	while (bytes) {
+		size_t n = c->piece_bytes < bytes ? c->piece_bytes : bytes;
+
+		fill_tagged(c, page, tag_of(c, (*index)++, 0));
+		memcpy(to, page, n);
+		to += n;
+		bytes -= n;
+	}
+}
+
 double content_measure(const struct content *c, size_t unit_pages)
 {
 	static char packed[LZ4_COMPRESSBOUND(UNIT_PAGES_MAX * PAGE_BYTES)];
 	static uint64_t plain[UNIT_PAGES_MAX * PAGE_WORDS];
-	int bytes = (int)(unit_pages * PAGE_BYTES), stored = 0;
+	size_t bytes = unit_pages * PAGE_BYTES, stored = 0;
 
-	for (uint64_t at = 0; at < SAMPLE_PAGES; at += unit_pages) {
-		for (uint64_t i = 0; i < unit_pages; i++)
-			fill_tagged(c, plain + i * PAGE_WORDS, tag_of(c, at + i, 0));
-		int n = LZ4_compress_default((char *)plain, packed, bytes, (int)sizeof(packed));
+	for (uint64_t at = 0, index = 0; at < SAMPLE_PAGES; at += unit_pages) {
+		fill_pieces(c, (char *)plain, bytes, &index);
+		size_t n = (size_t)LZ4_compress_default((char *)plain, packed, (int)bytes,
+							(int)sizeof(packed));
 
 		stored += n < bytes ? n : bytes;
 	}
@@ -75,12 +89,13 @@ static double try_layout(struct content *c, double literals, uint64_t salt, doub
 	return c->stored > stored ? c->stored - stored : stored - c->stored;
 }
 
-void content_init(struct content *c, uint64_t seed, double stored)
+void content_init(struct content *c, uint64_t seed, double stored, size_t piece_bytes)
 {
 	double low = 0, high = 1, literals = 0.5, nearest = 2, off;
 	uint64_t salt = 0;
 
 	c->seed = seed;
+	c->piece_bytes = piece_bytes;
 	for (int i = 0; i < BISECTIONS; i++) {
 		literals = (low + high) / 2;
 		try_layout(c, literals, 0, stored);

@@ -19,12 +19,16 @@
 
 struct content {
 	uint64_t seed;
+	size_t piece_bytes; /* of a page that are used, one after the other: PAGE_BYTES, or less */
 	double stored; /* by lz4, as a part of the plain size; measured on pages of this content */
 	uint64_t layout[PAGE_WORDS];
 };
 
-/* stored: the wanted ratio, CONTENT_STORED_MIN to 1. c->stored is what came out of it. */
-void content_init(struct content *c, uint64_t seed, double stored);
+/*
+ * stored: the wanted ratio, CONTENT_STORED_MIN to 1; c->stored is what came out of it.
+ * piece_bytes: at most PAGE_BYTES; the ratio is that of memory filled with pieces of this size.
+ */
+void content_init(struct content *c, uint64_t seed, double stored, size_t piece_bytes);
 
 /* By lz4, over a sample of pages, in units of unit_pages (at most 16); at most 1. */
 double content_measure(const struct content *c, size_t unit_pages);

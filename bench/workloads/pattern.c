@@ -334,7 +334,7 @@ int main(int argc, char **argv)
 	nr_pages = opt.bytes / PAGE_BYTES;
 	if (optind + 1 < argc || nr_pages < THREADS_MAX * PARTS * 2)
 		return usage();
-	content_init(&content, opt.seed, opt.stored);
+	content_init(&content, opt.seed, opt.stored, PAGE_BYTES);
 	if (opt.describe) {
 		describe();
 		return 0;
