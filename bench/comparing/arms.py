@@ -24,11 +24,11 @@ class Arm:
         self.system = bench.system
 
     def areas(self):
-        """(type, bytes, priority): the workload's own, or twice what it touches of each type."""
+        """(type, bytes, priority): the workload's own, or twice what it takes of each type."""
         own = self.bench.workload.devices()
         if own and self.types:
             return [tuple(area) for area in own]
-        size = 2 * self.bench.workload.size
+        size = 2 * max(self.bench.workload.size, self.bench.calibration.peak_bytes)
         return [(kind, size, priority) for kind, priority in zip(self.types, (FAST, SLOW))]
 
     def missing(self):

@@ -12,11 +12,14 @@ P: what zram really takes at its peak under kernel-zram: the kernel charges it t
 """
 from harness import MIB
 
+SMALLEST_RAM = 16 * MIB      # uswap's
+
 
 class Calibration:
     def __init__(self, ram):
         self.ram = ram
         self.file_bytes = 0
+        self.peak_bytes = 0          # natively
         self.zram_peak_bytes = None
         self.remarks = []
 
@@ -42,11 +45,13 @@ class Calibration:
     def take_native(self, run):
         self.take('native calibration run', run)
         self.file_bytes = run['file_bytes']
+        self.peak_bytes = run['peak_bytes']
 
     def take_zram(self, run):
         self.take('zram calibration run', run)
         self.zram_peak_bytes = run['pool_bytes']
 
     def document(self):
-        return {'file_bytes': self.file_bytes, 'zram_peak_bytes': self.zram_peak_bytes,
+        return {'file_bytes': self.file_bytes, 'native_peak_bytes': self.peak_bytes,
+                'zram_peak_bytes': self.zram_peak_bytes,
                 'overshoot_bytes': self.overshoot_bytes, 'remarks': self.remarks}

@@ -5,7 +5,7 @@ import sys
 import time
 
 from . import Trouble, Unable, arms, job, settings
-from .calibrate import Calibration
+from .calibrate import SMALLEST_RAM, Calibration
 
 CALIBRATING = 'calibration'
 
@@ -34,8 +34,19 @@ class Bench:
         self.scratch = scratch
         self.workload = workload
         self.named = named             # arms were asked for by name
-        self.calibration = Calibration(ram or workload.budget())
+        self.ram = ram                 # None: as the workload says
+        self.calibration = None        # once the workload is prepared
         self.serial = 0
+
+    def prepare(self):
+        """Inputs, and what the workload knows only then: its budget. Returns its settings."""
+        settings_of = {}
+        if not self.workload.missing():
+            with self.stopping.interruptible():
+                self.workload.prepare()
+                settings_of = self.workload.describe()
+        self.calibration = Calibration(self.ram or max(self.workload.budget(), SMALLEST_RAM))
+        return settings_of
 
     def uswap_missing(self):
         if not os.access(self.uswap, os.X_OK):
@@ -84,12 +95,8 @@ class Comparison:
         self.settings = {}
 
     def run(self):
-        workload = self.bench.workload
-        without = workload.missing()
-        if not without:
-            with self.bench.stopping.interruptible():
-                workload.prepare()
-                self.settings = workload.describe()
+        without = self.bench.workload.missing()
+        self.settings = self.bench.prepare()
         for arm in self.arms:
             why = without or arm.missing()
             if why:

@@ -6,8 +6,8 @@ import os
 import re
 
 from . import ROOT, arms
+from .calibrate import SMALLEST_RAM
 
-SMALLEST_RAM = 16 << 20
 DESCRIPTION = 'Runs a workload natively, under the kernel\'s swap and under uswap, side by side.'
 
 

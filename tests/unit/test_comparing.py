@@ -105,6 +105,15 @@ class FakeWorkload:
     def budget(self):
         return 32 * MIB
 
+    def missing(self):
+        return None
+
+    def prepare(self):
+        pass
+
+    def describe(self):
+        return {}
+
     def devices(self):
         return self.own
 
@@ -134,8 +143,10 @@ class Case(unittest.TestCase):
         scratch = os.path.join(self.root, f'{journal.SCRATCH}x')
         os.makedirs(scratch, exist_ok=True)
         groups = cgroup.find(system)
-        return loop.Bench(system, self.journal, groups, Stopping(), '/bin/true', scratch,
-                          FakeWorkload(), None, named=True)
+        bench = loop.Bench(system, self.journal, groups, Stopping(), '/bin/true', scratch,
+                           FakeWorkload(), None, named=True)
+        bench.prepare()
+        return bench
 
     def set_up(self, arm):
         folder = tempfile.mkdtemp(dir=self.root)
@@ -346,7 +357,7 @@ class Groups(Case):
     def test_the_same_memory_for_all(self):
         bench = self.bench()
         c = calibrate.Calibration(100 * MIB)
-        c.take_native({'outcome': 'ok', 'file_bytes': 3 * MIB})
+        c.take_native({'outcome': 'ok', 'file_bytes': 3 * MIB, 'peak_bytes': 0})
         c.take_zram({'outcome': 'ok', 'pool_bytes': 20 * MIB})
         every = {n: kind(bench) for n, kind in arms.ARMS.items()}
         self.assertIsNone(c.limit(every['native']))
