@@ -48,6 +48,13 @@ def need_swap_for_itself(system):
                       f'is not turned off for you: swapoff {names}, compare, swapon {names}')
 
 
+def need_place_for_json(path):
+    """Before hours of runs, not after."""
+    place = os.path.dirname(os.path.abspath(path))
+    if os.path.isdir(path) or not os.path.isdir(place):
+        raise Trouble(f'--json {path}: no file can be made there')
+
+
 def write_json(path, document):
     text = json.dumps(document, indent=1) + '\n'
     if path == '-':
@@ -97,6 +104,8 @@ class Session:
             Comparison(bench, names, self.asked.runs, self.asked.timeout).run())
 
     def run(self):
+        if self.asked.json not in (None, '-'):
+            need_place_for_json(self.asked.json)
         document = {'version': results.VERSION, **machine.head(self.system, self.groups),
                     'comparisons': []}
         scratch = self.scratch()

@@ -226,6 +226,7 @@ def refused_input(t):
                          (['--workload', 'fill', '--ram', '1M'], '16M'),
                          (['--workload', 'fill', '--size', 'giant'], 'giant'),
                          (['--workload', 'fill', '--dir', '/nonexistent'], '/nonexistent'),
+                         (['--workload', 'fill', '--json', '/nonexistent/x'], '/nonexistent/x'),
                          (['--workload', 'fill', '--threads', '99'], '99')):
         before = machine()
         run = t.native([sys.executable, compare, *words]).expect_status(125)
