@@ -11,14 +11,18 @@ class Pattern(Workload):
     sizes = {'small': 128 * MIB, 'medium': 1 * GIB, 'large': 4 * GIB}
     compress = 0.4
     max_threads = 4
+    pattern = None                   # the name of pattern.c, where it is another
+    write_percent = None             # None: pattern.c's own
     plant = None                     # for tests: one page is made wrong, in this way
 
     def missing(self):
         return self.missing_program('pattern')
 
     def command(self):
-        words = [self.program('pattern'), self.name, '-m', str(self.size), '-c',
+        words = [self.program('pattern'), self.pattern or self.name, '-m', str(self.size), '-c',
                  str(self.compress), '-t', str(self.threads), '-s', str(self.seed)]
+        if self.write_percent is not None:
+            words += ['-w', str(self.write_percent)]
         if self.plant:
             words += ['--plant', self.plant]
         return words
