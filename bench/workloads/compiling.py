@@ -147,9 +147,8 @@ class Build(Program):
         """What prepare built, for scripts and checks of the build, stays."""
         parts = '. -path ./scripts -prune -o -path ./tools -prune -o' \
             if self.size_name == 'large' else self.PARTS[self.size_name]
-        return (f'cd {shlex.quote(self.tree)} && rm -f vmlinux && '
-                f'if [ -d kernel ] || [ -d mm ]; then find {parts} '
-                '"(" -name "*.o" -o -name "*.a" -o -name ".*.cmd" ")" -exec rm -f "{}" +; fi')
+        return (f'cd {shlex.quote(self.tree)} && rm -f vmlinux && find {parts} '
+                '"(" -name "*.o" -o -name "*.a" -o -name ".*.cmd" ")" -exec rm -f "{}" +')
 
     def expect(self):
         run_shell(self.name, f'{self.make(self.PARTS[self.size_name])}; '

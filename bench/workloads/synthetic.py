@@ -46,7 +46,7 @@ class Pattern(Workload):
 class Fill(Pattern):
     name = 'fill'
     summary = 'every page written once, in order'
-    sizes = {'small': 256 * MIB, 'medium': 3 * GIB, 'large': 8 * GIB}
+    sizes = {'small': 256 * MIB, 'medium': 2 * GIB, 'large': 8 * GIB}
     factor = 4
 
 

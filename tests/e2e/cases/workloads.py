@@ -130,6 +130,33 @@ def under_uswap(t):
                + (', planted page found' if plant else ''))
 
 
+@case(timeout=1200, soak=True)
+def every_one_paged(t):
+    """All of them in their small size and their budget, with room for what is compressed."""
+    for name in workloads.WORKLOADS:
+        w = make_or_note(t, name)
+        if not w:
+            continue
+        w.prepare()
+        stated = w.describe()
+        check(0 < stated['stored'] <= 1, f'{name}: stored is {stated["stored"]}')
+        pool = int(stated['stored'] * (stated.get('peak_bytes') or w.size))
+        swap = [f'{kind}:{size},prio={prio}' for kind, size, prio in w.devices() or []]
+        run = result(t, w.command(), 0, run=lambda argv, env: t.under_uswap(
+            argv, ram=w.budget() + pool, swap=swap or None, env={**env, **w.environ()},
+            timeout=300))[1]
+        run.expect_swapped(500, 0)
+        run.expect_right_content()
+
+
+def make_or_note(t, name):
+    try:
+        return make(t, name, size='small')
+    except Skip as e:
+        t.note(f'{name} left out: {e}')
+        return None
+
+
 @case(timeout=20)
 def bad_settings(t):
     """Refused before anything runs, with the reason."""
