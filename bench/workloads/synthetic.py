@@ -27,7 +27,7 @@ class Pattern(Workload):
             words += ['--plant', self.plant]
         return words
 
-    @functools.cache
+    @functools.cached_property
     def measured(self):
         """What the program says of its settings, the ratio of lz4 on its own pages among them."""
         done = subprocess.run([*self.command(), '--describe'], stdin=subprocess.DEVNULL,
@@ -37,7 +37,7 @@ class Pattern(Workload):
         return json.loads(done.stdout)
 
     def describe(self):
-        m = self.measured()
+        m = self.measured
         return {**super().describe(), 'stored_wanted': self.compress,
                 **{k: m[k] for k in ('stored', 'stored_64k', 'passes', 'write_percent',
                                      'stride_pages')}}

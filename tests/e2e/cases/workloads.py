@@ -57,8 +57,9 @@ def synthetic_finds_planted_page(t):
 def synthetic_visits_what_it_says(t):
     """Orders that come to every page do so once a pass."""
     for name in ('seq-read', 'backward', 'stride'):
-        for size in (SIZE, SIZE + 4096, SIZE + 31 * 4096):
-            w = make(t, name, size=size, threads=3)
+        # The last: fewer pages for a thread than a row of the stride has.
+        for size, threads in ((SIZE, 3), (SIZE + 4096, 3), (SIZE + 31 * 4096, 2), (129 * 4096, 4)):
+            w = make(t, name, size=size, threads=threads)
             w.plant = 'bit'
             r, _ = result(t, w.command(), 1)
             passes = w.describe()['passes']
