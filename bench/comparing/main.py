@@ -114,11 +114,12 @@ class Session:
             self.groups.prepare(self.journal)
         for workload in made:
             document['comparisons'].append(self.compare(workload, scratch))
+            if self.asked.json not in (None, '-'):   # each: what comes later may be stopped
+                write_json(self.asked.json, document)
             if self.asked.json != '-':
                 table.show(document, document['comparisons'][-1])
-            if self.asked.json:   # after each: what comes later may be stopped
-                if self.asked.json != '-' or workload is made[-1]:
-                    write_json(self.asked.json, document)
+        if self.asked.json == '-':
+            write_json('-', document)
         return 1 if results.bad(document) else 0
 
 

@@ -101,13 +101,14 @@ def ratio_lines(ratios):
 
 
 def settings_line(settings):
-    words = []
-    for name, value in settings.items():
-        if value is not None:
-            shown = size(value) if name.endswith('_bytes') else \
-                f'{value:.4g}' if isinstance(value, float) else value
-            words.append(f'{name.removesuffix("_bytes").replace("_", " ")} {shown}')
-    return ', '.join(words)
+    def shown(name, value):
+        if isinstance(value, (list, tuple)):
+            return ' + '.join(shown(name, v) for v in value)
+        if name.endswith('_bytes'):
+            return size(value)
+        return f'{value:.4g}' if isinstance(value, float) else str(value)
+    return ', '.join(f'{name.removesuffix("_bytes").replace("_", " ")} {shown(name, value)}'
+                     for name, value in settings.items() if value is not None)
 
 
 def wrapped(text, indent='  ', width=116):

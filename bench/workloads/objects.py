@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""The python workload: objects.py RECORDS SEED. Writes its result as the C programs do.
+"""The python workload: objects.py RECORDS SEED [PLANT]. Writes its result as the C programs do.
 
 A list and a dict of small objects of several kinds, then lookups at random, a sort by another key,
 and changes. Each value that is read is compared with what its key says it must be.
+PLANT, for tests: the number of a record that is made wrong.
 Exit status: 0; 1 if a value was wrong.
 """
 import json
@@ -42,6 +43,8 @@ def main():
 
     records = [Record(i, seed) for i in range(count)]
     index = {r.text: i for i, r in enumerate(records)}
+    if len(sys.argv) > 3:
+        records[int(sys.argv[3])].numbers[1] ^= 1
     marks.append(clock(time.CLOCK_MONOTONIC))
 
     for step in range(count):

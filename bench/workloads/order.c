@@ -74,10 +74,11 @@ void order_init(struct order *o, enum order_kind kind, uint64_t nr_pages, uint64
 static uint64_t stride_next(struct order *o)
 {
 	uint64_t page = o->at;
+	uint64_t columns = o->stride < o->nr_pages ? o->stride : o->nr_pages;
 
 	o->at += o->stride;
 	if (o->at >= o->nr_pages) /* the next column, after the last one the first */
-		o->at = (o->at % o->stride + 1) % (o->stride < o->nr_pages ? o->stride : 1);
+		o->at = (o->at % o->stride + 1) % columns;
 	return page;
 }
 

@@ -161,6 +161,6 @@ int main(int argc, char **argv)
 	printf("checksum %s, %llu vertices, %llu links\n", found, (unsigned long long)nr_vertices,
 	       (unsigned long long)rows[nr_vertices]);
 	if (r.wrong)
-		fprintf(stderr, "pagerank: checksum %s, should be %s\n", found, expected);
+		fprintf(stderr, "pagerank: wrong: checksum %s, should be %s\n", found, expected);
 	return result_write(&r, "pagerank") ? 2 : r.wrong != 0;
 }

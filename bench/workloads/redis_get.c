@@ -4,7 +4,8 @@
  *
  *   redis_get -k KEYS -v VALUE_BYTES -g GETS -S SOCKET [-s SEED] [-c RATIO] -- redis-server ...
  *
- * With -D it prints what lz4 stores of its values, as a part of the plain size, and ends.
+ * With -D it prints what lz4 stores of its values, as a part of the plain size, and ends. -P, for
+ * tests: key 0 gets a value with one wrong bit.
  * Starts the server, sets every key, then gets keys at random, each as likely, one at a time; the
  * time of a touch is that of one GET, there and back. A value is content like that of pattern.c,
  * cut to its length. At the end the server is told to end.
@@ -33,7 +34,7 @@ static struct content content;
 static struct hist touch_times;
 static FILE *to, *from;
 static uint64_t checked, wrong;
-static bool describe;
+static bool describe, plant;
 
 static _Noreturn void fail(const char *what)
 {
@@ -116,6 +117,7 @@ static void set_all(char *value)
 {
 	for (uint64_t k = 0; k < nr_keys; k++) {
 		make_value(value, k);
+		value[value_bytes - 1] ^= plant && !k;
 		fprintf(to, "*3\r\n$3\r\nSET\r\n$16\r\n%016llx\r\n$%llu\r\n",
 			(unsigned long long)k, (unsigned long long)value_bytes);
 		fwrite(value, 1, value_bytes, to);
@@ -151,7 +153,7 @@ static void take(int argc, char **argv)
 {
 	int c;
 
-	while ((c = getopt(argc, argv, "+k:v:g:S:s:c:D")) != -1) {
+	while ((c = getopt(argc, argv, "+k:v:g:S:s:c:DP")) != -1) {
 		if (c == 'k')
 			nr_keys = strtoull(optarg, NULL, 10);
 		else if (c == 'v')
@@ -166,12 +168,14 @@ static void take(int argc, char **argv)
 			stored = strtod(optarg, NULL);
 		else if (c == 'D')
 			describe = true;
+		else if (c == 'P')
+			plant = true;
 		else
 			exit(2);
 	}
 	if (!nr_keys || !value_bytes || value_bytes > 1 << 20 || !nr_gets || !socket_path ||
 	    optind == argc || stored < CONTENT_STORED_MIN || stored > 1)
-		fail("usage: -k KEYS -v VALUE_BYTES -g GETS -S SOCKET [-s SEED] [-c RATIO] [-D] "
+		fail("usage: -k KEYS -v VALUE_BYTES -g GETS -S SOCKET [-s SEED] [-c RATIO] [-D] [-P] "
 		     "-- redis-server ...");
 }
 

@@ -5,7 +5,8 @@
  *
  *   steps sort='sort ... >out' -check='cksum <out | cmp - expected'
  *
- * A step that begins with - is not measured; those named check are counted as checks. The first that fails ends it.
+ * A step that begins with - is not measured; those named check are counted as checks. The first
+ * that fails ends it.
  * Exit status: 0; 1 if a step failed; 2 bad usage.
  */
 #include <spawn.h>

@@ -11,19 +11,23 @@ class Pattern(Workload):
     sizes = {'small': 128 * MIB, 'medium': 1 * GIB, 'large': 4 * GIB}
     compress = 0.4
     max_threads = 4
+    pattern = None                   # the name of pattern.c, where it is another
+    write_percent = None             # None: pattern.c's own
     plant = None                     # for tests: one page is made wrong, in this way
 
     def missing(self):
         return self.missing_program('pattern')
 
     def command(self):
-        words = [self.program('pattern'), self.name, '-m', str(self.size), '-c',
+        words = [self.program('pattern'), self.pattern or self.name, '-m', str(self.size), '-c',
                  str(self.compress), '-t', str(self.threads), '-s', str(self.seed)]
+        if self.write_percent is not None:
+            words += ['-w', str(self.write_percent)]
         if self.plant:
             words += ['--plant', self.plant]
         return words
 
-    @functools.cache
+    @functools.cached_property
     def measured(self):
         """What the program says of its settings, the ratio of lz4 on its own pages among them."""
         done = subprocess.run([*self.command(), '--describe'], stdin=subprocess.DEVNULL,
@@ -33,7 +37,7 @@ class Pattern(Workload):
         return json.loads(done.stdout)
 
     def describe(self):
-        m = self.measured()
+        m = self.measured
         return {**super().describe(), 'stored_wanted': self.compress,
                 **{k: m[k] for k in ('stored', 'stored_64k', 'passes', 'write_percent',
                                      'stride_pages')}}
@@ -42,7 +46,7 @@ class Pattern(Workload):
 class Fill(Pattern):
     name = 'fill'
     summary = 'every page written once, in order'
-    sizes = {'small': 256 * MIB, 'medium': 3 * GIB, 'large': 8 * GIB}
+    sizes = {'small': 256 * MIB, 'medium': 2 * GIB, 'large': 8 * GIB}
     factor = 4
 
 

@@ -447,7 +447,8 @@ class Results(unittest.TestCase):
         kernel = {n for n in arms.ARMS if 'kernel' in n}
         comparison = {
             'workload': 'w', 'summary': 's', 'runs': 3, 'ram': MIB, 'arms': every,
-            'settings': {f'setting {i}': 'value' for i in range(20)},
+            'settings': {'device_bytes': [MIB, 2 * MIB], 'none': None,
+                         **{f'setting {i}': 'value' for i in range(20)}},
             'calibration': {'file_bytes': 1, 'zram_peak_bytes': 2, 'overshoot_bytes': 3,
                             'remarks': ['long ' * 60]},
             'ratios': results.ratios(every, kernel)}
@@ -458,6 +459,7 @@ class Results(unittest.TestCase):
             table.show(document, comparison)
         self.assertEqual([line for line in out.getvalue().splitlines() if len(line) > 120], [])
         self.assertIn('best-zram', out.getvalue())
+        self.assertIn('device 1 MiB + 2 MiB, setting 0 value', out.getvalue())
 
 
 class Options(unittest.TestCase):
