@@ -5,8 +5,11 @@ import re
 import subprocess
 import sys
 
-from .base import HERE, WorkloadError
+from .base import HERE, MIB, WorkloadError
 from .program import Program
+
+# Of programs that follow pointers: a page at a time, as the scattered patterns.
+SCATTERED = {'small': 64 * MIB, 'medium': 256 * MIB, 'large': 1024 * MIB}
 
 
 class Redis(Program):
@@ -36,6 +39,9 @@ class Sort(Program):
     programs = ('sort', 'cksum')
     packages = 'coreutils'
     built = ('steps',)
+    # Comparing lines in an order that is not that of memory: at 2 it does little but page.
+    factor = 1.5
+    sizes = SCATTERED
     LINE = 100
     LINE_BYTES = 148           # of memory for each line, as measured
 
@@ -74,6 +80,8 @@ class Python(Program):
     name = 'python'
     summary = 'dicts and lists of python objects: made, looked up, sorted; checked'
     OBJECT_BYTES = 472         # of memory for each record, as measured
+    factor = 1.5
+    sizes = SCATTERED
 
     def command(self):
         return [sys.executable, '-S', '-E', os.path.join(HERE, 'objects.py'),

@@ -133,7 +133,8 @@ def under_uswap(t):
 
 @case(timeout=1200, soak=True)
 def every_one_paged(t):
-    """All of them in their small size and their budget, with room for what is compressed."""
+    """All of them in their small size and their budget; room for what is compressed where no file
+    is below it."""
     for name in workloads.WORKLOADS:
         w = make_or_note(t, name)
         if not w:
@@ -141,8 +142,8 @@ def every_one_paged(t):
         w.prepare()
         stated = w.describe()
         check(0 < stated['stored'] <= 1, f'{name}: stored is {stated["stored"]}')
-        pool = int(stated['stored'] * (stated.get('peak_bytes') or w.size))
         swap = [f'{kind}:{size},prio={prio}' for kind, size, prio in w.devices() or []]
+        pool = int(stated['stored'] * w.size) if swap else 0
         run = result(t, w.command(), 0, run=lambda argv, env: t.under_uswap(
             argv, ram=w.budget() + pool, swap=swap or None, env={**env, **w.environ()},
             timeout=300))[1]
