@@ -108,6 +108,8 @@ tbody th small{max-width:30ch;white-space:normal}
 summary{cursor:pointer;margin:1rem 0 .2rem}
 @media print{body{max-width:none;padding:0;font-size:10pt}.scroll{overflow:visible}
  .plots{grid-template-columns:1fr 1fr;gap:.5rem}figure{padding:.4rem}
+ figcaption strong{font-size:9pt}figcaption span{font-size:7.5pt;line-height:1.3}
+ details::details-content{content-visibility:visible}
  table{font-size:7pt}th,td{padding-right:.4rem}td{white-space:normal}
  thead{display:table-header-group}tr,h2,h3,.facts{break-inside:avoid}h2,h3,caption{break-after:avoid}
  .wide svg{min-width:0}section{margin-top:1.2rem}section.workload{break-before:page}}

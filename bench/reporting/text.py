@@ -59,6 +59,9 @@ def ratio(value, digits=three):
 
 
 def ratio_range(entry):
+    """Of the rounds that have a ratio; of one there is no range."""
+    if entry.get('rounds') == 1:
+        return 'one round'
     return f'{three(entry["low"])} to {three(entry["high"])}'
 
 
