@@ -192,7 +192,7 @@ class Content(Base):
         picture, table = next(overview.iter(SVG + 'svg')), next(overview.iter(HTML + 'table'))
         for words in ('1 of 3 killed', '3 of 3 killed', '1 of 3 failed', '1 of 3 timed out',
                       '1 of 3 wrong content', 'skipped'):
-            self.assertIn(words, words_of(picture))
+            self.assertIn(words, ' '.join(words_of(t) for t in picture.iter(SVG + 'text')))
             self.assertIn(words, words_of(table))
         rows = self.rows(root, 'w2-time')
         self.assertIn('\u2715 1 of 3 killed', words_of(rows['kernel-zram']))
