@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""bench/report on made-up results (sample.json): nothing is dropped, nothing is taken for markup.
+"""bench/report on made-up results (reporting_sample.json): nothing is dropped, nothing is taken for markup.
 
 In the sample every outcome is there once at least, an arm of which no run ended well, and arms that
 were skipped.
@@ -21,7 +21,7 @@ sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 REPORT = os.path.join(ROOT, 'bench', 'report')
-SAMPLE = os.path.join(HERE, 'sample.json')
+SAMPLE = os.path.join(HERE, 'reporting_sample.json')
 sys.path.insert(0, os.path.join(ROOT, 'bench'))
 from reporting import page, readme, results, scales, style, text  # noqa: E402
 
