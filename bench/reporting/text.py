@@ -71,6 +71,8 @@ def setting(key, value):
         return 'yes' if value else 'no'
     if isinstance(value, int) and key.endswith('_bytes'):
         return size(value)
+    if isinstance(value, (int, float)) and key.endswith('_s'):
+        return seconds(value)
     if isinstance(value, float):
         return f'{value:g}'
     if isinstance(value, dict):
@@ -81,7 +83,7 @@ def setting(key, value):
 
 
 def named(key):
-    return key.removesuffix('_bytes').replace('_', ' ')
+    return key.removesuffix('_bytes').removesuffix('_s').replace('_', ' ')
 
 
 def settings(comparison):
