@@ -109,8 +109,8 @@ def memory(comparison):
             marks.append(line(scale.at(arm.limit), y - 12, scale.at(arm.limit), y + 12, 'limit'))
         for run in known[arm.name]:
             ok = run['outcome'] == 'ok'
-            title = run_title(run, text.size(run['peak_bytes']) + ('' if ok else ', ' + run['outcome']))
-            x = scale.at(run['peak_bytes'])
+            x, peak = scale.at(run['peak_bytes']), text.size(run['peak_bytes'])
+            title = run_title(run, peak if ok else f'{peak}, {run["outcome"]}')
             marks.append(dot(x, y, 'dot', title, 3.0) if ok else cross(x, y, title, 3.5))
         limit = ', no limit' if arm.limit is None else f' of {text.size(arm.limit)}'
         return (marks, text.size(at) + limit,

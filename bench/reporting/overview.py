@@ -39,7 +39,7 @@ def arm_row(comparison, arm, y, scale):
         marks = []
         words, class_ = no_marks(arm)
         if arm.good:
-            words, class_ = 'no zram arm to compare with', 'muted'
+            words, class_ = 'no round in common with a zram arm', 'muted'
         parts.append(label(LEFT + 6, y + 4, words, WIDTH - LEFT - 6, class_))
     return (node('g', marks, parts, class_=arm_class(arm.name)),
             f'{arm.name} {words}{", " + bad if bad and entry else ""}')
@@ -49,14 +49,13 @@ def group(comparison, y, scale, many_sources):
     """Rows of a workload from y downwards; returns them, their words, and where they end."""
     best = comparison.best_zram()
     reference = f'1 \u00d7 is {best.name}, {text.seconds(best.median("measured_s"))}' if best else \
-        'no zram arm to compare with'
+        'no zram arm ended well'
     where = summary.memory(comparison)
     if many_sources:
         where += f' [{comparison.source.number}]'
     first = y + ROW / 2 + 4
-    name = node('a', label(0, first, comparison.workload, ARM - 10, 'strong'),
-                href=f'#{comparison.id}')
-    parts = [name, label(0, first + 15, where, ARM - 10, 'small muted'),
+    parts = [label(0, first, comparison.workload, ARM - 10, 'strong'),
+             label(0, first + 15, where, ARM - 10, 'small muted'),
              label(0, first + 29, reference, ARM - 10, 'small muted')]
     words = [reference]
     least = y + 3 * ROW

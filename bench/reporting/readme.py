@@ -32,7 +32,8 @@ def origin(comparisons):
 
 def cells(item, comparisons):
     name, memory, *pairs = summary.row(item, comparisons)
-    return [name, memory, *(f'{value} ({more})' if value and more else value or more for value, more in pairs)]
+    return [name, memory, *(f'{value} ({more})' if value and more else value or more
+                            for value, more in pairs)]
 
 
 def table(comparisons):

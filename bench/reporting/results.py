@@ -237,7 +237,7 @@ def parse(path):
     except OSError as e:
         raise BadInput(f'{path}: {e.strerror}') from None
     except (ValueError, RecursionError) as e:
-        raise BadInput(f'{path}: not JSON: {e}; give files that bench/compare --json wrote') from None
+        raise BadInput(f'{path}: not JSON: {e}; give what bench/compare --json wrote') from None
     try:
         if not isinstance(data, dict):
             raise ValueError('the document', wrong(data, 'an object'))

@@ -41,9 +41,9 @@ def dot(x, y, class_, title, radius=4.0):
     return node('circle', node('title', title), cx=float(x), cy=float(y), r=radius, class_=class_)
 
 
-def cross(x, y, title, arm=4.0):
-    d = (f'M{x - arm:.1f} {y - arm:.1f}L{x + arm:.1f} {y + arm:.1f}'
-         f'M{x - arm:.1f} {y + arm:.1f}L{x + arm:.1f} {y - arm:.1f}')
+def cross(x, y, title, reach=4.0):
+    left, right, up, down = (f'{v:.1f}' for v in (x - reach, x + reach, y - reach, y + reach))
+    d = f'M{left} {up}L{right} {down}M{left} {down}L{right} {up}'
     return node('path', node('title', title), d=d, class_='cross')
 
 
@@ -85,9 +85,12 @@ def no_marks(arm):
 
 
 class RowChart:
-    """arms: arms, or pairs of an arm and what a second line of its label says it is compared to,
-    which draw then gets too. draw(arm, y, scale) returns marks, words, and None or a second line with its class; marks that
-    are empty: the row says why instead. tick: one of the functions of text."""
+    """arms: arms, or pairs of an arm and the name of the one that it is compared with.
+
+    draw(arm, y, scale), or draw(arm, y, scale, other) of a pair, returns marks, words, and None or
+    a second line with its class. Without marks the row says why there are none. tick: one of the
+    functions of text.
+    """
 
     def __init__(self, ident, title, caption, arms, scale, draw, tick, base=None):
         self.ident, self.title, self.caption = ident, title, caption
@@ -95,12 +98,12 @@ class RowChart:
         self.scale, self.draw, self.tick, self.base = scale, draw, tick, base
         self.described = []
 
-    def row(self, arm, under, y):
-        parts = [label(0, y - 2 if under else y + 4, arm.name, LEFT - 8)]
-        if under:
-            parts.append(label(0, y + 11, f'to {under}', LEFT - 8, 'small muted'))
+    def row(self, arm, other, y):
+        parts = [label(0, y - 2 if other else y + 4, arm.name, LEFT - 8)]
+        if other:
+            parts.append(label(0, y + 11, f'to {other}', LEFT - 8, 'small muted'))
         marks, words, second = ([], '', None) if arm.skipped is not None else \
-            self.draw(arm, y, self.scale, *([under] if under else []))
+            self.draw(arm, y, self.scale, *([other] if other else []))
         if not marks:
             if not words:
                 words, class_ = no_marks(arm)
@@ -111,7 +114,8 @@ class RowChart:
             parts.append(label(NOTES, y - 2 if second else y + 4, words, WIDTH - NOTES))
             if second:
                 parts.append(label(NOTES, y + 11, second[0], WIDTH - NOTES, f'small {second[1]}'))
-        self.described.append(f'{arm.name}{f" to {under}" if under else ""}: {words}{", " + second[0] if second else ""}')
+        name = f'{arm.name} to {other}' if other else arm.name
+        self.described.append(f'{name}: {words}' + (f', {second[0]}' if second else ''))
         return node('g', marks, parts, class_=arm_class(arm.name))
 
     def figure(self):

@@ -44,7 +44,6 @@ body{margin:0 auto;padding:2rem 1.25rem 4rem;max-width:1200px;background:var(--g
  -webkit-print-color-adjust:exact;print-color-adjust:exact}
 h1{font-size:1.75rem;line-height:1.2;margin:0 0 .4rem}
 h2{font-size:1.35rem;margin:0 0 .2rem;line-height:1.25}
-h3{font-size:1rem;margin:1.6rem 0 .4rem}
 p{margin:.3rem 0 .7rem;max-width:80ch}
 a{color:inherit}
 section{margin-top:2.6rem;padding-top:1.4rem;border-top:1px solid var(--line)}
@@ -54,8 +53,8 @@ section{margin-top:2.6rem;padding-top:1.4rem;border-top:1px solid var(--line)}
 .facts dt{color:var(--muted);font-size:.78rem;line-height:1.3}
 .facts dd{margin:0;overflow-wrap:anywhere;font-variant-numeric:tabular-nums}
 .plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,480px),1fr));gap:1rem}
-figure{display:flex;flex-direction:column;margin:0;padding:.9rem 1rem .6rem;background:var(--sheet);border-radius:8px;min-width:0;
- break-inside:avoid}
+figure{display:flex;flex-direction:column;margin:0;padding:.9rem 1rem .6rem;min-width:0;
+ background:var(--sheet);border-radius:8px;break-inside:avoid}
 figcaption{margin-bottom:.4rem}
 figcaption strong{display:block}
 figcaption span{color:var(--muted);font-size:.85rem}
@@ -111,7 +110,7 @@ summary{cursor:pointer;margin:1rem 0 .2rem}
  figcaption strong{font-size:9pt}figcaption span{font-size:7.5pt;line-height:1.3}
  details::details-content{content-visibility:visible}
  table{font-size:7pt}th,td{padding-right:.4rem}td{white-space:normal}
- thead{display:table-header-group}tr,h2,h3,.facts{break-inside:avoid}h2,h3,caption{break-after:avoid}
+ thead{display:table-header-group}tr,h2,.facts{break-inside:avoid}h2,caption{break-after:avoid}
  .wide svg{min-width:0}section{margin-top:1.2rem}section.workload{break-before:page}}
 '''
 

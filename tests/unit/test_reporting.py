@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""bench/report on made-up results (reporting_sample.json): nothing is dropped, nothing is taken for markup.
+"""bench/report on made-up results: nothing is dropped, nothing is taken for markup.
 
-In the sample every outcome is there once at least, an arm of which no run ended well, and arms that
-were skipped.
+In reporting_sample.json every outcome is there at least once, an arm of which no run ended well,
+and arms that were skipped.
 """
 import copy
 import html.parser
