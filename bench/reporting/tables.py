@@ -131,5 +131,5 @@ def overview(comparisons):
         bad = len(summary.columns(comparisons))
         rows.append([link, memory, *(pair_cell(p, 'bad' if i < bad else None)
                                      for i, p in enumerate(pairs))])
-    return table('Median of the measured time; in the last columns how many times as fast as',
+    return table('Medians of the measured time; in the last columns: times as fast as',
                  summary.head(comparisons), rows)
