@@ -27,7 +27,7 @@ def origin(comparisons):
     for source in sources(comparisons):
         runs = sorted({c.runs for c in comparisons if c.source is source})
         yield escape(f'{source.date[:10]}, commit {text.commit(source)}, {text.machine(source)}; '
-                     f'{" or ".join(text.count(r) for r in runs)} runs of each arm.')
+                     f'runs of each arm: {" or ".join(text.count(r) for r in runs)}.')
 
 
 def cells(item, comparisons):
