@@ -17,7 +17,7 @@ def facts(pairs):
 def source_facts(source, many):
     pairs = [('machine', text.machine(source)),
              ('transparent huge pages', source.machine['thp'] or text.DASH),
-             ('commit', text.commit(source)), ('date', source.date), ('file', source.path)]
+             ('commit', text.commit(source)), ('date', source.date), ('file', source.name)]
     return facts([('source', f'[{source.number}]')] * many + pairs)
 
 

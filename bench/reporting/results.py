@@ -5,6 +5,7 @@ Nothing is left out here: a killed run and a skipped arm stay in the lists. Medi
 that ended well, and only of them.
 """
 import json
+import os
 import statistics
 
 VERSION = 1
@@ -218,7 +219,7 @@ class Source:
     """One file."""
 
     def __init__(self, path, data):
-        self.path = path
+        self.name = os.path.basename(path)
         self.number = 1
         self.date = data['date']
         self.machine = data['machine']

@@ -48,6 +48,8 @@ def cross(x, y, title, reach=4.0):
 
 
 def whisker(x1, x2, y, class_='whisker', cap=3.5):
+    if x1 == x2:
+        return []
     return [line(x1, y, x2, y, class_), line(x1, y - cap, x1, y + cap, class_),
             line(x2, y - cap, x2, y + cap, class_)]
 
