@@ -59,10 +59,11 @@ MEASURES = {
     'wall_s': MAYBE, 'measured_s': MAYBE, 'phases': OrNull({'*': MAYBE}), 'cpu_s': MAYBE,
     'cpu': OrNull({'job_s': MAYBE, 'supervisor_s': MAYBE, 'kernel_s': MAYBE}),
     'peak_bytes': MAYBE, 'pool_bytes': MAYBE, 'faults': MAYBE, 'pages_in': MAYBE,
-    'pages_out': MAYBE, 'device_bytes': MAYBE,
+    'pages_out': MAYBE, 'folios_in?': MAYBE, 'device_bytes': MAYBE, 'others_cpu_s?': MAYBE,
     'touch': OrNull({'p50_ns': Measure, 'p99_ns': Measure, 'max_ns': Measure}),
 }
-OF_LOST_RUN = {f'{key}?': schema for key, schema in MEASURES.items()}
+OF_LOST_RUN = {key.rstrip('?') + '?': schema for key, schema in MEASURES.items()}
+NOTHING_KNOWN = dict.fromkeys(key.rstrip('?') for key in MEASURES)
 KINDS = {TEXT: 'a text', FLAG: 'true or false'}
 
 
@@ -153,7 +154,7 @@ class Arm:
         self.skipped = data['skipped']
         self.limit = (data['memory'] or {}).get('limit')
         self.ram = (data['memory'] or {}).get('ram')
-        self.runs = [{**dict.fromkeys(MEASURES), **run} for run in data['runs']]
+        self.runs = [{**NOTHING_KNOWN, **run} for run in data['runs']]
         self.good = [r for r in self.runs if r['outcome'] == 'ok']
 
     def values(self, *path):

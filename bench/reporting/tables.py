@@ -64,19 +64,22 @@ TOUCH = (('p50_ns', 'touch p50'), ('p99_ns', 'p99'), ('max_ns', 'longest'))
 
 
 def times(comparison):
-    head = ['arm', left('runs'), 'measured', 'whole run', 'CPU', *(words for _, words in CPU)]
+    head = ['arm', left('runs'), 'measured', 'whole run', 'CPU', *(words for _, words in CPU),
+            'CPU of others']
     rows = [[arm_name(a, True), outcome(a), spread(a, text.seconds, 'measured_s'),
              spread(a, text.seconds, 'wall_s'), spread(a, text.seconds, 'cpu_s'),
-             *(spread(a, text.seconds, 'cpu', key) for key, _ in CPU)] for a in comparison.arms]
+             *(spread(a, text.seconds, 'cpu', key) for key, _ in CPU),
+             spread(a, text.seconds, 'others_cpu_s')] for a in comparison.arms]
     return table('Time: medians, and the range of the runs', head, rows)
 
 
 def memory(comparison):
     head = ['arm', '--ram', 'limit', 'peak', 'uncharged pool', 'faults', 'pages in', 'pages out',
-            'on the device', *(words for _, words in TOUCH)]
+            'folios in', 'on the device', *(words for _, words in TOUCH)]
     rows = [[arm_name(a), text.size(a.ram), text.size(a.limit), spread(a, text.size, 'peak_bytes'),
              spread(a, text.size, 'pool_bytes'), spread(a, text.count, 'faults'),
              spread(a, text.count, 'pages_in'), spread(a, text.count, 'pages_out'),
+             spread(a, text.count, 'folios_in'),
              spread(a, text.size, 'device_bytes'),
              *(spread(a, text.nanoseconds, 'touch', key) for key, _ in TOUCH)]
             for a in comparison.arms]
@@ -97,7 +100,8 @@ def ratios(comparison):
 
 
 RUN_COLUMNS = (('measured', 'measured_s', text.seconds), ('whole', 'wall_s', text.seconds),
-               ('CPU', 'cpu_s', text.seconds), ('peak', 'peak_bytes', text.size),
+               ('CPU', 'cpu_s', text.seconds), ('of others', 'others_cpu_s', text.seconds),
+               ('peak', 'peak_bytes', text.size),
                ('faults', 'faults', text.count), ('in', 'pages_in', text.count),
                ('out', 'pages_out', text.count), ('device', 'device_bytes', text.size))
 

@@ -245,6 +245,15 @@ class Content(Base):
         self.assertEqual(style.arm_class('uswap-new'), style.arm_class('uswap'))
         self.assertEqual(style.arm_class('kernel-new'), style.arm_class('kernel-zram'))
 
+    def test_cpu_of_others_shows_where_it_is_known(self):
+        root, _ = self.page(sample())
+        self.assertIn('370 ms', words_of(self.sections(root)[0]))
+        data = sample()
+        for run in (r for c in data['comparisons'] for a in c['arms'] for r in a['runs']):
+            run.pop('others_cpu_s', None)
+        root, _ = self.page(data)
+        self.assertNotIn('370 ms', words_of(root))
+
     def test_two_files_keep_their_sources_apart(self):
         later = {**sample(), 'commit': 'fedcba9876543210', 'date': '2002-02-02T02:02:02+00:00'}
         root, _ = self.page(sample(), later)
