@@ -335,8 +335,8 @@ s.serve_forever()
 '''
 
 
-def http_load(port, clients, requests, right):
-    """(answers, wrong ones): each client keeps its connection."""
+def http_load(port, clients, requests, right, pages):
+    """How many right answers each client got, each on one connection."""
     results = []
 
     def client(k):
@@ -345,7 +345,7 @@ def http_load(port, clients, requests, right):
             x, good = k + 1, 0
             for _ in range(requests):
                 x = (x * 1103515245 + 12345) % 2 ** 31
-                i = (x >> 8) % 1500
+                i = (x >> 8) % pages
                 c.request('GET', f'/{i}')
                 r = c.getresponse()
                 good += r.status == 200 and r.read() == right(i)
@@ -372,14 +372,14 @@ def http_server(t):
     words = [need('python3'), server, str(port)]
     native = t.native(words, wait=False)
     native.wait_for_output('ready')
-    check(http_load(port, 6, 60, right) == [60] * 6, 'natively')
+    check(http_load(port, 6, 60, right, 1500) == [60] * 6, 'natively')
     native.proc.terminate()
     native.wait(10)
     native.sampler.finish()
     run = t.start(words, ram=int(native.peak * 0.4) // MIB * MIB)
     run.wait_for_output('ready')
     started = time.monotonic()
-    got = http_load(port, 6, 60, right)
+    got = http_load(port, 6, 60, right, 1500)
     took = time.monotonic() - started
     check(got == [60] * 6, f'right answers of 60 for each client: {got}')
     run.proc.terminate()
@@ -392,9 +392,15 @@ def http_server(t):
            f'{out} pages out, {back} in')
 
 
+NGINX_PAGES = 6000
+
+
 @case(timeout=120)
 def nginx(t):
-    """A master and workers of another user, reloaded under load, with everything evicted."""
+    """A master and workers of another user, reloaded under load, with everything evicted.
+
+    Answers are files, and texts of the configuration: 14 MiB that the workers share after the fork.
+    """
     binary = shutil.which('nginx') or '/usr/sbin/nginx'
     if not os.path.exists(binary):
         raise Skip('nginx is not installed')
@@ -402,17 +408,27 @@ def nginx(t):
     os.mkdir(t.path('www'))
 
     def right(i):
+        if i % 3:
+            return hashlib.sha256(b'%d' % i).hexdigest().encode() * 55
         return hashlib.sha256(b'%d' % i).digest() * (1200 + i % 700)
 
-    for i in range(1500):
-        t.write(f'www/{i}', right(i))
+    texts = ''
+    for i in range(NGINX_PAGES):
+        if i % 3:
+            texts += f'/{i} {right(i).decode()};\n'
+        else:
+            t.write(f'www/{i}', right(i))
     conf = t.write('nginx.conf', f'''
 daemon off; worker_processes 2; pid {t.path("pid")}; error_log {t.path("error.log")};
 events {{ worker_connections 64; }}
 http {{ access_log off; sendfile off; output_buffers 2 64k; gzip off;
   client_body_temp_path {t.path("tmp")}; proxy_temp_path {t.path("tmp")}; fastcgi_temp_path {t.path("tmp")};
   uwsgi_temp_path {t.path("tmp")}; scgi_temp_path {t.path("tmp")};
-  server {{ listen 127.0.0.1:{port}; root {t.path("www")}; }} }}
+  map_hash_bucket_size 128; map_hash_max_size 16384;
+  map $uri $text {{
+{texts}  }}
+  server {{ listen 127.0.0.1:{port}; root {t.path("www")};
+    location / {{ if ($text) {{ return 200 $text; }} }} }} }}
 ''')
     run = t.start([binary, '-p', t.dir, '-c', conf], ram=400 * MIB, binary=t.hooks,
                   env={'USWAP_TEST': 'evict-all'})
@@ -422,18 +438,20 @@ http {{ access_log off; sendfile off; output_buffers 2 64k; gzip off;
               f'nginx does not start: {tail(run.stderr)}')
         time.sleep(0.05)
     time.sleep(0.3)
-    check(http_load(port, 4, 60, right) == [60] * 4, 'before the reload')
+    got = http_load(port, 4, 200, right, NGINX_PAGES)
+    check(got == [200] * 4, f'before the reload: {got}')
     os.kill(int(read_text(t.path('pid'))), 1)
     time.sleep(0.5)
-    got = http_load(port, 4, 60, right)
-    check(got == [60] * 4, f'after the reload: {got}')
+    got = http_load(port, 4, 200, right, NGINX_PAGES)
+    check(got == [200] * 4, f'after the reload: {got}')
     run.proc.send_signal(3)
     run.wait(20).expect_status(0)
     run.expect_nothing_left()
-    run.expect_swapped(300)
+    out, back = run.expect_swapped(20000)
     run.expect_right_content()
     check('uswap: ' not in run.stderr and not re.search('alert|emerg', read_text(t.path('error.log'))),
           f'{run.stderr!r} {tail(read_text(t.path("error.log")))}')
+    t.note(f'{out} pages out, {back} in')
 
 
 SQL = '''

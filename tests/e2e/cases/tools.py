@@ -179,15 +179,17 @@ def faketime(t):
 
 # ---- debuggers ----
 
-# Says "ready", waits for a byte, checks its table twice.
+# Says "ready", waits for a byte, then goes over its table as often as it is told.
 DEBUGGED = '''
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 unsigned long small = 4711, nr = 48ul << 17, *table;
-int main(void)
+int main(int argc, char **argv)
 {
 	unsigned long bad = 0;
+	int passes = argc > 1 ? atoi(argv[1]) : 2;
 	char c;
 	table = mmap(0, nr * 8, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	for (unsigned long i = 0; i < nr; i++)
@@ -196,9 +198,9 @@ int main(void)
 	fflush(stdout);
 	if (read(0, &c, 1) != 1)
 		return 2;
-	for (int k = 0; k < 2; k++)
+	for (int k = 0; k < passes; k++)
 		for (unsigned long i = 0; i < nr; i++)
-			bad += table[i] != i * 1000003 + k, table[i] = i * 1000003 + 1;
+			bad += table[i] != i * 1000003 + k, table[i]++;
 	printf("bad %lu\\n", bad);
 	return bad != 0;
 }
@@ -287,14 +289,15 @@ def gdb_starts_the_program(t):
     program = build(t, 'debugged', DEBUGGED, '-g')
     t.write('in', 'x')
     words = ['gdb', '-nx', '-batch', '-ex', 'break puts', '-ex',
-             f'run < {t.path("in")} > {t.path("out")}', '-ex', 'print small', '-ex', 'continue',
+             f'run 6 < {t.path("in")} > {t.path("out")}', '-ex', 'print small', '-ex', 'continue',
              program]
-    run = t.under_uswap(words, ram=40 * MIB)
+    run = t.under_uswap(words, ram=48 * MIB)
     check(b'$1 = 4711' in run.stdout and b'exited normally' in run.stdout,
           f'{tail(run.stdout.decode(), 6)} {tail(run.stderr)}')
     check(read_bytes(t.path('out')) == b'ready\nbad 0\n', f'{read_bytes(t.path("out"))!r}')
-    run.expect_swapped(2000)
+    out, back = run.expect_swapped(20000)
     run.expect_right_content()
+    t.note(f'{out} pages out, {back} in')
     found = [p for p in run.report['processes'] if p['comm'] == 'debugged']
     check(found and all(p['managed'] for p in found), f'debugged in the report: {found}')
 
