@@ -14,7 +14,7 @@
 #include "mm/remote.h"
 #include "trace/vmstat.h"
 
-LOCK_CLASS(spaces_class, "mm_spaces", RANK_SPACES);
+LOCK_CLASS_INHERITS(spaces_class, "mm_spaces", RANK_SPACES);
 LOCK_CLASS(fills_class, "mm_fills", RANK_SPACES);
 
 struct mm_mutants mm_mutants;
@@ -309,8 +309,8 @@ void mm_stop(struct mm *mm)
 /* ---- spaces ---- */
 
 LOCK_CLASS(batch_class, "space_batch", RANK_BATCH);
-LOCK_CLASS(reader_class, "space_reader", RANK_READER);
-LOCK_CLASS(space_class, "space", RANK_SPACE);
+LOCK_CLASS_INHERITS(reader_class, "space_reader", RANK_READER);
+LOCK_CLASS_INHERITS(space_class, "space", RANK_SPACE);
 
 struct space *space_create(struct mm *mm, const struct space_ops *ops, void *impl)
 {

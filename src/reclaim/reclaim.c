@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "trace/vmstat.h"
 
-LOCK_CLASS(reclaim_class, "reclaim", RANK_RECLAIM);
+LOCK_CLASS_INHERITS(reclaim_class, "reclaim", RANK_RECLAIM);
 
 #define REST_NS (100 * NSEC_PER_MSEC)
 #define BACKOFF_MIN_NS (5 * NSEC_PER_MSEC)

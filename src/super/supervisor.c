@@ -31,7 +31,7 @@
 #include "sys/proc.h"
 #include "trace/vmstat.h"
 
-LOCK_CLASS(job_class, "job", RANK_JOB);
+LOCK_CLASS_INHERITS(job_class, "job", RANK_JOB);
 
 #define SCAN_MS 50
 #define LOG_PATIENCE_NS (2 * NSEC_PER_SEC)
