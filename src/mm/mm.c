@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/watch.h"
 #include "mm/handler.h"
 #include "mm/remote.h"
 #include "trace/vmstat.h"
@@ -141,6 +142,7 @@ static uint64_t evict_round(struct mm *mm, uint64_t want, unsigned int min_age, 
 				got += (uint64_t)r;
 			*cache_full = r == -ENOBUFS;
 		}
+		watch_beat(mm->reclaim.watch); /* a frozen program costs a whole patience each */
 		space_put(s);
 	}
 	return got;

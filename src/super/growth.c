@@ -23,6 +23,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/watch.h"
 #include "mm/remote.h"
 #include "super/job.h"
 #include "sys/proc.h"
@@ -191,13 +192,14 @@ static void growth_thread(void *arg)
 	struct sched_param sp = {.sched_priority = 1};
 	struct job *j = arg;
 	struct pollfd stop = {.fd = j->stop_fd, .events = POLLIN};
+	struct watch *watch = watch_start("growth thread");
 	struct timespec ts = {0};
 	uint64_t last_full = 0, last_adopt = 0, full_cost = 0;
 	bool was_short = false, ever_short = false;
 
 	/* It runs for microseconds, and being late costs the budget. */
 	(void)sched_setscheduler(0, SCHED_FIFO, &sp);
-	while (!atomic_load(&j->stop)) {
+	for (; !atomic_load(&j->stop); watch_beat(watch)) {
 		int64_t free_bytes = mm_measured(&j->mm, job_measure(j));
 		bool is_short = atomic_load(&j->mm.short_of_memory);
 		uint64_t now = clock_now_ns(), wait;
@@ -228,6 +230,7 @@ static void growth_thread(void *arg)
 		ts.tv_nsec = (long)wait;
 		(void)ppoll(&stop, 1, &ts, NULL);
 	}
+	watch_stop(watch);
 }
 
 int growth_start(struct job *j)

@@ -6,6 +6,7 @@
  *   supervisor.c the supervisor's set-up, main loop and end
  *   front.c      the front process: terminal, signals, job control
  *   spawn.c      starts the command        keeper.c   outlives a supervisor that dies
+ *   watchdog.c   sees one that hangs
  *   hello.c      handshakes with helpers   procs.c    the table of processes
  *   growth.c     measures the budget       oom.c      ends processes when it is full
  *   unmanaged.c  why a program is not managed
@@ -90,6 +91,7 @@ struct job {
 	int uffd_dev;	     /* /dev/userfaultfd */
 	pid_t front, command, keeper;
 	struct keeper_table *keeper_table;
+	struct watch *watch; /* of the main loop */
 	int self_statm_fd;
 	char command_reason[REASON_BYTES]; /* why the command itself cannot be managed */
 
