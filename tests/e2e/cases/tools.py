@@ -516,7 +516,7 @@ def go_dynamic(t):
     check(run.stdout == GO_SAYS and not run.stderr, f'{run.stdout!r} {run.stderr!r}')
     for how in ('madvdontneed=1', 'madvdontneed=0'):
         run = t.under_uswap([program, '4000'], ram=400 * MIB, binary=t.hooks,
-                            env={'USWAP_TEST': 'evict-all', 'GODEBUG': how})
+                            env={'USWAP_TEST': 'evict-all', 'GODEBUG': how, 'GOGC': '10'})
         check(run.stdout == GO_SAYS, f'{how}: {run.stdout!r} {run.stderr!r}')
         run.expect_swapped(5000)
         run.expect_right_content()
