@@ -152,8 +152,8 @@ def supervisor_hangs(t):
     """A loop of it that stops is named, and then the job ends as if the supervisor had died."""
     for name in LOOPS:
         live = t.path(name.replace(' ', '-'))
-        run = t.start([t.program('fill'), '-m', '96M', '-L', '-o', live], ram=48 * MIB, binary=t.hooks,
-                      env={'USWAP_TEST': f'stall={name},watchdog=500:1200'},
+        run = t.start([t.program('fill'), '-m', '96M', '-L', '-o', live], ram=48 * MIB,
+                      binary=t.hooks, env={'USWAP_TEST': f'stall={name},watchdog=500:1200'},
                       swap=[f'file:{t.swap_dir}/swap:1G'])
         run.wait(20)
         check(run.status != 0, f'{name}: status {run.status}')
