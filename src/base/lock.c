@@ -89,7 +89,15 @@ void us_mutex_assert_held(struct us_mutex *l)
 
 void us_mutex_init(struct us_mutex *l, struct lock_class *cls)
 {
-	pthread_mutex_init(&l->m, NULL);
+	pthread_mutexattr_t a;
+
+	pthread_mutexattr_init(&a);
+	if (cls->inherits)
+		(void)pthread_mutexattr_setprotocol(&a, PTHREAD_PRIO_INHERIT);
+	/* A kernel that cannot do it says so here. */
+	if (pthread_mutex_init(&l->m, &a) != 0)
+		pthread_mutex_init(&l->m, NULL);
+	pthread_mutexattr_destroy(&a);
 	l->cls = cls;
 	lock_class_register(cls);
 }

@@ -37,6 +37,7 @@ enum lock_rank {
 struct lock_class {
 	const char *name;
 	int rank;
+	bool inherits;		 /* see LOCK_CLASS_INHERITS */
 	struct lock_class *next; /* list of all classes, see lock_class_first() */
 	_Atomic uint64_t acquired, contended, wait_ns;
 	atomic_bool listed;
@@ -44,6 +45,13 @@ struct lock_class {
 
 #define LOCK_CLASS(var, lock_name, lock_rank)                                                      \
 	static struct lock_class var = {.name = (lock_name), .rank = (lock_rank)}
+
+/*
+ * A lock that the real-time thread takes: while it waits, the holder runs with its priority.
+ * Otherwise a holder that lost its CPU to the programs would keep it waiting for whole time slices.
+ */
+#define LOCK_CLASS_INHERITS(var, lock_name, lock_rank)                                             \
+	static struct lock_class var = {.name = (lock_name), .rank = (lock_rank), .inherits = true}
 
 struct us_mutex {
 	pthread_mutex_t m;

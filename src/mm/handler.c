@@ -4,12 +4,15 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "base/watch.h"
 
 #define SAMPLE_EVERY 16
 #define EVENTS 16
@@ -50,7 +53,11 @@ static void handler_thread(void *arg)
 	struct handler *h = arg;
 	struct mm *mm = h->mm;
 	int me = (int)(h - mm->handler);
+	struct watch *watch;
+	char name[32];
 
+	snprintf(name, sizeof(name), "fault handler %d", me);
+	watch = watch_start(name);
 	/* A fault waits for this thread: it goes before the programs it serves. */
 	(void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), -15);
 	while (!atomic_load(&mm->stop)) {
@@ -67,7 +74,9 @@ static void handler_thread(void *arg)
 		}
 		/* Only now is no pointer of this round held any more. */
 		atomic_fetch_add(&h->passes, 1);
+		watch_beat(watch);
 	}
+	watch_stop(watch);
 }
 
 int handlers_start(struct mm *mm)

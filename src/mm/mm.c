@@ -10,11 +10,12 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/watch.h"
 #include "mm/handler.h"
 #include "mm/remote.h"
 #include "trace/vmstat.h"
 
-LOCK_CLASS(spaces_class, "mm_spaces", RANK_SPACES);
+LOCK_CLASS_INHERITS(spaces_class, "mm_spaces", RANK_SPACES);
 LOCK_CLASS(fills_class, "mm_fills", RANK_SPACES);
 
 struct mm_mutants mm_mutants;
@@ -141,6 +142,7 @@ static uint64_t evict_round(struct mm *mm, uint64_t want, unsigned int min_age, 
 				got += (uint64_t)r;
 			*cache_full = r == -ENOBUFS;
 		}
+		watch_beat(mm->reclaim.watch); /* a frozen program costs a whole patience each */
 		space_put(s);
 	}
 	return got;
@@ -309,8 +311,8 @@ void mm_stop(struct mm *mm)
 /* ---- spaces ---- */
 
 LOCK_CLASS(batch_class, "space_batch", RANK_BATCH);
-LOCK_CLASS(reader_class, "space_reader", RANK_READER);
-LOCK_CLASS(space_class, "space", RANK_SPACE);
+LOCK_CLASS_INHERITS(reader_class, "space_reader", RANK_READER);
+LOCK_CLASS_INHERITS(space_class, "space", RANK_SPACE);
 
 struct space *space_create(struct mm *mm, const struct space_ops *ops, void *impl)
 {

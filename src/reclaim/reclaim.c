@@ -13,9 +13,10 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/watch.h"
 #include "trace/vmstat.h"
 
-LOCK_CLASS(reclaim_class, "reclaim", RANK_RECLAIM);
+LOCK_CLASS_INHERITS(reclaim_class, "reclaim", RANK_RECLAIM);
 
 #define REST_NS (100 * NSEC_PER_MSEC)
 #define BACKOFF_MIN_NS (5 * NSEC_PER_MSEC)
@@ -115,6 +116,7 @@ static void run(struct reclaim *r)
 		uint64_t used, nr_pages;
 		bool more;
 
+		watch_beat(r->watch);
 		serve_waiters(r, &used);
 		us_mutex_lock(&r->lock);
 		more = !r->stop && (r->waiters || is_below(used, r->limit, r->wm.high));
@@ -137,11 +139,13 @@ static void kswapd(void *arg)
 {
 	struct reclaim *r = arg;
 
+	r->watch = watch_start("kswapd");
 	us_mutex_lock(&r->lock);
 	while (!r->stop) {
 		uint64_t used;
 		bool start;
 
+		watch_beat(r->watch);
 		if (!r->kick && !r->waiters)
 			us_cond_timedwait(&r->wake, &r->lock, REST_NS);
 		r->kick = false;
@@ -157,6 +161,7 @@ static void kswapd(void *arg)
 		us_mutex_lock(&r->lock);
 	}
 	us_mutex_unlock(&r->lock);
+	watch_stop(r->watch);
 }
 
 int reclaim_start(struct reclaim *r, const struct reclaim_ops *ops, void *host, uint64_t limit)

@@ -40,6 +40,7 @@ struct watermarks {
 struct reclaim {
 	const struct reclaim_ops *ops;
 	void *host;
+	struct watch *watch; /* kswapd's; the host beats it while it shrinks for long */
 	struct us_thread thread;
 	struct us_mutex lock;
 	struct us_cond wake;

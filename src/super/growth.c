@@ -23,6 +23,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/watch.h"
 #include "mm/remote.h"
 #include "super/job.h"
 #include "sys/proc.h"
@@ -115,87 +116,6 @@ uint64_t job_measure(void *job)
 	return sum - MIN(off, sum) + (self.resident_pages << PAGE_SHIFT) + margin;
 }
 
-/* The largest process of the job, by what it holds in RAM and on devices. lock held. */
-static struct proc *largest(struct job *j)
-{
-	struct proc *best = NULL;
-	uint64_t most = 0;
-
-	list_for_each(n, &j->procs) {
-		struct proc *p = list_entry(n, struct proc, node);
-		uint64_t pages = p->anon_pages + (p->space ? p->space->table.nr_swapped : 0);
-
-		if (pages > most) {
-			most = pages;
-			best = p;
-		}
-	}
-	return best;
-}
-
-/* What holds the budget, for who runs with -v. lock held. */
-static void describe_memory(struct job *j)
-{
-	struct proc_statm self = {0};
-	struct swap_usage u;
-
-	(void)proc_statm(j->self_statm_fd, &self);
-	swap_usage(j->swap, &u);
-	log_info("in use %llu of %llu KiB: supervisor %llu KiB (swap cache %llu, compressed %llu, "
-		 "tables %llu), shared after fork %llu KiB counted twice",
-		 (unsigned long long)(atomic_load(&j->mm.used) >> 10),
-		 (unsigned long long)(atomic_load(&j->mm.limit) >> 10),
-		 (unsigned long long)(self.resident_pages << (PAGE_SHIFT - 10)),
-		 (unsigned long long)(u.cached_bytes >> 10),
-		 (unsigned long long)(u.pool_bytes >> 10),
-		 (unsigned long long)(u.metadata_bytes >> 10),
-		 (unsigned long long)(j->shared_bytes >> 10));
-	list_for_each(n, &j->procs) {
-		struct proc *p = list_entry(n, struct proc, node);
-		struct space *s = p->space;
-
-		log_info("pid %d (%s): %llu KiB resident, of it %llu KiB known and movable%s; %llu "
-			 "KiB swapped; %u faults wait",
-			 p->pid, p->comm, (unsigned long long)(p->anon_pages << (PAGE_SHIFT - 10)),
-			 (unsigned long long)((s ? s->table.nr_resident : 0) << (PAGE_SHIFT - 10)),
-			 !s			? " (not managed)"
-			 : s->ops->can_move(s) ? ""
-						: " (cannot be moved now)",
-			 (unsigned long long)((s ? s->table.nr_swapped : 0) << (PAGE_SHIFT - 10)),
-			 s ? s->nr_deferred : 0);
-	}
-}
-
-bool job_out_of_memory(void *job)
-{
-	struct job *j = job;
-	struct proc *p;
-
-	us_mutex_lock(&j->lock);
-	/* One at a time: the room that the last one leaves must be counted first. */
-	p = j->oom_pending ? NULL : largest(j);
-	if (p) {
-		uint64_t swapped = p->space ? p->space->table.nr_swapped : 0;
-
-		j->oom_pending = true;
-		bool full = atomic_load(&j->mm.out_of_room);
-
-		log_error("out of room: %s the budget of %llu MiB %s full: ended the largest "
-			  "process, pid %d (%s), with %llu MiB resident and %llu MiB swapped; %s",
-			  full ? "all swap devices and" : "nothing more can be moved out and",
-			  (unsigned long long)(atomic_load(&j->mm.limit) >> 20), full ? "are" : "is",
-			  p->pid, p->comm, (unsigned long long)(p->anon_pages >> 8),
-			  (unsigned long long)(swapped >> 8),
-			  full ? "add a --swap device or raise --ram"
-			       : "raise --ram (locked, pinned and unmanaged memory stays in RAM)");
-		(void)syscall(SYS_pidfd_send_signal, p->pidfd, SIGKILL, NULL, 0);
-		describe_memory(j);
-		vmstat_add(VMSTAT_oom_kill, 1);
-	}
-	us_mutex_unlock(&j->lock);
-	return p != NULL;
-}
-
 enum scan_what {
 	SCAN_ASKED,   /* only who asked for it */
 	SCAN_CHANGED, /* and whose size has changed */
@@ -272,13 +192,14 @@ static void growth_thread(void *arg)
 	struct sched_param sp = {.sched_priority = 1};
 	struct job *j = arg;
 	struct pollfd stop = {.fd = j->stop_fd, .events = POLLIN};
+	struct watch *watch = watch_start("growth thread");
 	struct timespec ts = {0};
 	uint64_t last_full = 0, last_adopt = 0, full_cost = 0;
 	bool was_short = false, ever_short = false;
 
 	/* It runs for microseconds, and being late costs the budget. */
 	(void)sched_setscheduler(0, SCHED_FIFO, &sp);
-	while (!atomic_load(&j->stop)) {
+	for (; !atomic_load(&j->stop); watch_beat(watch)) {
 		int64_t free_bytes = mm_measured(&j->mm, job_measure(j));
 		bool is_short = atomic_load(&j->mm.short_of_memory);
 		uint64_t now = clock_now_ns(), wait;
@@ -309,6 +230,7 @@ static void growth_thread(void *arg)
 		ts.tv_nsec = (long)wait;
 		(void)ppoll(&stop, 1, &ts, NULL);
 	}
+	watch_stop(watch);
 }
 
 int growth_start(struct job *j)

@@ -7,7 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "super/job.h"
+#include "super/watchdog.h"
 #include "sys/direct.h"
 
 static const struct {
@@ -25,6 +27,20 @@ static const struct {
 	{"slow-reader", &mm_mutants.slow_reader},
 };
 
+/* watchdog=TELL:END in milliseconds; stall=NAME, the loop that is to hang. */
+static void watch_hooks(const char *s)
+{
+	static char name[24];
+	unsigned int tell_ms, end_ms;
+
+	if (sscanf(s, "watchdog=%u:%u", &tell_ms, &end_ms) == 2) {
+		watchdog_tell_ns = tell_ms * NSEC_PER_MSEC;
+		watchdog_end_ns = end_ms * NSEC_PER_MSEC;
+	}
+	if (sscanf(s, "stall=%23[^,]", name) == 1)
+		watch_stall = name;
+}
+
 void hooks_read(void)
 {
 	const char *s = getenv("USWAP_TEST");
@@ -40,6 +56,7 @@ void hooks_read(void)
 				*hooks[i].flag = true;
 		if (sscanf(s, "direct-fs=%31[^,]", fs) == 1)
 			direct_add_fs(fs);
+		watch_hooks(s);
 		s += n;
 		if (*s)
 			s++;

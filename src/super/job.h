@@ -6,8 +6,10 @@
  *   supervisor.c the supervisor's set-up, main loop and end
  *   front.c      the front process: terminal, signals, job control
  *   spawn.c      starts the command        keeper.c   outlives a supervisor that dies
+ *   watchdog.c   sees one that hangs
  *   hello.c      handshakes with helpers   procs.c    the table of processes
- *   growth.c     measures the budget       unmanaged.c why a program is not managed
+ *   growth.c     measures the budget       oom.c      ends processes when it is full
+ *   unmanaged.c  why a program is not managed
  *   devices.c    makes the swap devices    stat.c, ctl.c  exports
  *   refused.c    memory the kernel refused   limits.c   resource limits
  *
@@ -43,6 +45,7 @@ struct proc {
 	bool managed;	      /* has, or at its end had, a space */
 	atomic_bool shares_memory; /* vfork: its memory is its parent's until it execs */
 	bool named;	      /* its unmanaged program has been dealt with */
+	bool oom_victim;      /* was ended for want of room */
 	atomic_bool forked;	   /* came by fork and has not exec'ed since: shares pages */
 	char reason[REASON_BYTES]; /* why not managed */
 	uint64_t image_since_ns;   /* when this program was first seen in it */
@@ -88,6 +91,7 @@ struct job {
 	int uffd_dev;	     /* /dev/userfaultfd */
 	pid_t front, command, keeper;
 	struct keeper_table *keeper_table;
+	struct watch *watch; /* of the main loop */
 	int self_statm_fd;
 	char command_reason[REASON_BYTES]; /* why the command itself cannot be managed */
 
@@ -100,6 +104,7 @@ struct job {
 	uint64_t shared_at_ns, shared_cost_ns;
 	uint64_t scan_round;   /* growth's */
 	bool oom_pending;      /* a process was ended for want of room and is not gone yet */
+	unsigned int oom_rounds; /* how often there was no room since */
 
 	bool command_ended, ending;
 	int command_status; /* wait status */
@@ -171,6 +176,8 @@ int refused_fd(void); /* in the epoll set; -1: none */
 /* growth.c */
 int growth_start(struct job *j);
 uint64_t job_measure(void *job); /* mm_host_ops.measure */
+
+/* oom.c: mm_host_ops.out_of_memory; true if a process was ended now. */
 bool job_out_of_memory(void *job);
 
 /* unmanaged.c */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The keeper: a process that shares the supervisor's descriptor table and waits for its death.
+ * The keeper: a process that shares the supervisor's descriptor table and waits for its death, or
+ * causes it when its loops have stopped (watchdog.c).
  *
  * When the last descriptor of a userfaultfd is closed, missing pages of its memory silently read
  * as zeros. So somebody must hold them until every process of the job is dead, however the
@@ -24,6 +25,9 @@
 #include <unistd.h>
 
 #include "super/job.h"
+#include "super/watchdog.h"
+
+#define DEATH_MS 1000
 
 static int kill_all(struct keeper_table *t, int sig)
 {
@@ -47,12 +51,19 @@ static int kill_all(struct keeper_table *t, int sig)
 static void keeper_main(struct job *j, int sup_pidfd)
 {
 	struct pollfd p = {.fd = sup_pidfd, .events = POLLIN};
+	struct watchdog dog = {.supervisor = getppid(), .quiet = j->cfg->verbose < 0};
 	int n;
 
 	(void)setpgid(0, 0);
 	prctl(PR_SET_NAME, "uswap-keeper");
-	while (poll(&p, 1, -1) <= 0)
-		;
+	while (poll(&p, 1, watchdog_tick_ms()) <= 0) {
+		if (!watchdog_look(&dog))
+			continue;
+		(void)syscall(SYS_pidfd_send_signal, sup_pidfd, SIGKILL, NULL, 0);
+		/* One of its threads may be in a call that cannot be interrupted. */
+		(void)poll(&p, 1, DEATH_MS);
+		break;
+	}
 	n = kill_all(j->keeper_table, SIGKILL);
 	for (int i = 0; i < 5000 && kill_all(j->keeper_table, 0); i++)
 		usleep(1000);
@@ -68,9 +79,13 @@ int keeper_start(struct job *j)
 {
 	int self = (int)syscall(SYS_pidfd_open, getpid(), 0);
 	long pid;
+	int err;
 
 	if (self < 0)
 		return -errno;
+	err = watch_init();
+	if (err)
+		return err;
 	j->keeper_table = mmap(NULL, sizeof(*j->keeper_table), PROT_READ | PROT_WRITE,
 			       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (j->keeper_table == MAP_FAILED)

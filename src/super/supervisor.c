@@ -27,11 +27,12 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/watch.h"
 #include "super/job.h"
 #include "sys/proc.h"
 #include "trace/vmstat.h"
 
-LOCK_CLASS(job_class, "job", RANK_JOB);
+LOCK_CLASS_INHERITS(job_class, "job", RANK_JOB);
 
 #define SCAN_MS 50
 #define LOG_PATIENCE_NS (2 * NSEC_PER_SEC)
@@ -302,9 +303,12 @@ static void main_loop(struct job *j)
 	for (;;) {
 		int n = epoll_wait(j->epoll_fd, ev, 32, -1);
 
+		watch_beat(j->watch);
 		refused_look(j);
-		for (int i = 0; i < n; i++)
+		for (int i = 0; i < n; i++) {
 			on_event(j, ev[i].data.u64);
+			watch_beat(j->watch);
+		}
 		progress(j);
 		if (!j->command_ended)
 			continue;
@@ -339,6 +343,7 @@ static void retire_everything(struct job *j)
 			return;
 		space_kill(s);
 		space_put(s);
+		watch_beat(j->watch);
 	}
 }
 
@@ -467,6 +472,7 @@ int supervisor_main(const struct run_config *cfg, int front_fd, pid_t front)
 		vmstat_add(VMSTAT_exec_unmanaged, 1);
 	}
 	us_mutex_unlock(&j->lock);
+	j->watch = watch_start("main loop");
 	main_loop(j);
 	shut_down(j);
 	log_stop(LOG_PATIENCE_NS);

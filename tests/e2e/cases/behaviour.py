@@ -108,12 +108,12 @@ import os, random, subprocess, sys, time
 seconds, seed, *programs = sys.argv[1:]
 random.seed(int(seed))
 end, running, runs = time.monotonic() + float(seconds), [], 0
-while running and time.monotonic() < end + 3 or time.monotonic() < end:
+while time.monotonic() < end:
     for p in [p for p in running if p[1].poll() is not None]:
         running.remove(p)
         if p[1].returncode not in (0, 77):
             sys.exit(f"{p[0]} ended with {p[1].returncode}")
-    if len(running) < 3 and time.monotonic() < end:
+    if len(running) < 3 and time.monotonic() < end - 3:  # the last ones may come to their end
         words = random.choice(programs).split()
         running.append((words, subprocess.Popen(words, stdout=subprocess.DEVNULL)))
         runs += 1
@@ -128,7 +128,8 @@ os._exit(0)  # to take Python apart would cost seconds
 def at_random(t, sanitizers, seconds, seed):
     """
     All behaviours at random in one job, under supervisors built with sanitizers, side by side.
-    seconds: how long new ones are started; what they leave running ends some 20 s later.
+    They run for so many seconds; then those that still run are killed, and their orphans go on to
+    their end.
     """
     jobs = []
     programs = [' '.join([t.program(o.get('program', name)), *o.get('args', ())])
@@ -158,7 +159,7 @@ def at_random(t, sanitizers, seconds, seed):
 
 @case(timeout=240)
 def all_at_random(t):
-    at_random(t, ('asan', 'tsan'), 35, 1)
+    at_random(t, ('asan', 'tsan'), 60, 1)
 
 
 @case(timeout=600, soak=True)

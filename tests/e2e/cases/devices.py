@@ -4,7 +4,7 @@ import os
 import re
 import time
 
-from harness import MIB, case, check
+from harness import MIB, case, check, need, read_text
 from cases.stress import EVICTABLE
 
 COUNTS = re.compile(rb'right=(\d+) lost=(\d+) wrong=(\d+) efault=(\d+) fault_address_wrong=(\d+)')
@@ -245,6 +245,18 @@ def out_of_room_alone(t):
     told = [x for x in run.stderr.splitlines() if x.startswith('uswap:')]
     check(any('fill' in x and re.search(r'room|full|memory', x) for x in told),
           f'no clear message: {run.stderr!r}')
+
+
+@case()
+def out_of_room_under_a_tracer(t):
+    """The ended program stops at its end for its tracer, whose own fault waits for room."""
+    run = t.start([need('strace'), '-f', '-o', t.path('trace'), t.program('fill'), '-m', '96M'],
+                  ram=32 * MIB, swap=['zram:1G'])
+    run.wait(30).expect_status(137)
+    check(run.stderr.count('out of room: ') == 1 and '(fill)' in run.stderr, f'{run.stderr!r}')
+    run.expect_nothing_left()
+    check(run.vmstat('oom_kill') == 1, f'oom_kill {run.vmstat("oom_kill")}')
+    check('killed by SIGKILL' in read_text(t.path('trace')), 'strace did not see the end')
 
 
 @case()

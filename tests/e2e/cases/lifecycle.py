@@ -63,13 +63,13 @@ def counters(path):
     return struct.unpack('QQQ', data[:24]) if len(data) >= 24 else (0, 0, 0)
 
 
-def checking_job(t, nr=3, each=64, ram=64):
+def checking_job(t, nr=3, each=64, ram=64, **kw):
     """Several programs that check their pages for ever and count in files."""
     files = [t.path(f'live{i}') for i in range(nr)]
     script = ''.join(f'{t.program("fill")} -m {each}M -S {i + 1} -L -o {f} & '
                      for i, f in enumerate(files)) + 'wait'
     run = t.start(['sh', '-c', script], ram=ram * MIB,
-                  swap=[f'file:{t.swap_dir}/swap:1G'])
+                  swap=[f'file:{t.swap_dir}/swap:1G'], **kw)
     end = time.monotonic() + 60
     while any(counters(f)[2] < 1 for f in files):
         check(run.proc.poll() is None, f'ended early: {run.stderr!r}')
@@ -142,6 +142,61 @@ def supervisor_stopped_for_a_while(t):
     os.kill(run.pid, signal.SIGTERM)
     run.kill()
     expect_no_wrong_byte(files)
+
+
+LOOPS = ('main loop', 'fault handler 0', 'growth thread', 'kswapd')
+
+
+@case(timeout=90)
+def supervisor_hangs(t):
+    """A loop of it that stops is named, and then the job ends as if the supervisor had died."""
+    for name in LOOPS:
+        live = t.path(name.replace(' ', '-'))
+        run = t.start([t.program('fill'), '-m', '96M', '-L', '-o', live], ram=48 * MIB,
+                      binary=t.hooks, env={'USWAP_TEST': f'stall={name},watchdog=500:1200'},
+                      swap=[f'file:{t.swap_dir}/swap:1G'])
+        run.wait(20)
+        check(run.status != 0, f'{name}: status {run.status}')
+        told = [s for s in run.stderr.splitlines() if 'has made no progress' in s]
+        check(len(told) == 2 and all(f"supervisor's {name} has" in s for s in told) and
+              'the job is ended' in told[1] and 'the supervisor died' in run.stderr,
+              f'{name}: {run.stderr!r}')
+        checks, wrong, _ = counters(live)
+        check(wrong == 0, f'{name}: {wrong} wrong pages of {checks} were read')
+        await_death(run, 1.0, 'the end of the supervisor')
+        run.job['keep'] = set(os.listdir(t.swap_dir))
+        run.expect_nothing_left()
+
+
+@case(timeout=60)
+def supervisor_stopped_is_not_hanging(t):
+    """One that is stopped for long, also again and again, is left alone by the watchdog."""
+    run, files = checking_job(t, nr=1, binary=t.hooks, env={'USWAP_TEST': 'watchdog=400:800'})
+    supervisor = run.supervisor()
+    for seconds in (1.5, 0.3, 0.3, 0.3):
+        os.kill(supervisor, signal.SIGSTOP)
+        time.sleep(seconds)
+        os.kill(supervisor, signal.SIGCONT)
+        time.sleep(0.1)
+    before = counters(files[0])[0]
+    time.sleep(0.5)
+    check(run.proc.poll() is None and counters(files[0])[0] > before, f'it ended: {run.stderr!r}')
+    check('no progress' not in run.stderr, f'{run.stderr!r}')
+    os.kill(run.pid, signal.SIGTERM)
+    run.kill()
+    expect_no_wrong_byte(files)
+
+
+@case(timeout=60)
+def slow_device_is_not_a_hang(t):
+    """Every write and read takes far longer than a round of any loop, but they come to an end."""
+    run = t.under_uswap([t.program('fill'), '-m', '48M'], ram=40 * MIB, args=['--order', '9'],
+                        binary=t.hooks, env={'USWAP_TEST': 'watchdog=800:1600'},
+                        swap=[f'file:{t.swap_dir}/swap:1G,delay-read=50000,delay-write=300000'])
+    check(run.stdout == b'fill: pages=12288 wrong=0\n' and not run.stderr,
+          f'{run.stdout!r} {run.stderr!r}')
+    run.expect_swapped(1000)
+    check(run.elapsed > 1.5, f'the device was not slow: {run.elapsed:.1f} s')
 
 
 @case(timeout=60)

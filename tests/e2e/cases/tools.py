@@ -179,15 +179,17 @@ def faketime(t):
 
 # ---- debuggers ----
 
-# Says "ready", waits for a byte, checks its table twice.
+# Says "ready", waits for a byte, then goes over its table as often as it is told.
 DEBUGGED = '''
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 unsigned long small = 4711, nr = 48ul << 17, *table;
-int main(void)
+int main(int argc, char **argv)
 {
 	unsigned long bad = 0;
+	int passes = argc > 1 ? atoi(argv[1]) : 2;
 	char c;
 	table = mmap(0, nr * 8, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	for (unsigned long i = 0; i < nr; i++)
@@ -196,9 +198,9 @@ int main(void)
 	fflush(stdout);
 	if (read(0, &c, 1) != 1)
 		return 2;
-	for (int k = 0; k < 2; k++)
+	for (int k = 0; k < passes; k++)
 		for (unsigned long i = 0; i < nr; i++)
-			bad += table[i] != i * 1000003 + k, table[i] = i * 1000003 + 1;
+			bad += table[i] != i * 1000003 + k, table[i]++;
 	printf("bad %lu\\n", bad);
 	return bad != 0;
 }
@@ -287,14 +289,15 @@ def gdb_starts_the_program(t):
     program = build(t, 'debugged', DEBUGGED, '-g')
     t.write('in', 'x')
     words = ['gdb', '-nx', '-batch', '-ex', 'break puts', '-ex',
-             f'run < {t.path("in")} > {t.path("out")}', '-ex', 'print small', '-ex', 'continue',
+             f'run 6 < {t.path("in")} > {t.path("out")}', '-ex', 'print small', '-ex', 'continue',
              program]
-    run = t.under_uswap(words, ram=40 * MIB)
+    run = t.under_uswap(words, ram=48 * MIB)
     check(b'$1 = 4711' in run.stdout and b'exited normally' in run.stdout,
           f'{tail(run.stdout.decode(), 6)} {tail(run.stderr)}')
     check(read_bytes(t.path('out')) == b'ready\nbad 0\n', f'{read_bytes(t.path("out"))!r}')
-    run.expect_swapped(2000)
+    out, back = run.expect_swapped(20000)
     run.expect_right_content()
+    t.note(f'{out} pages out, {back} in')
     found = [p for p in run.report['processes'] if p['comm'] == 'debugged']
     check(found and all(p['managed'] for p in found), f'debugged in the report: {found}')
 
@@ -411,49 +414,114 @@ def musl(t):
         t.note(entry[0]['reason'])
 
 
+# Goroutines that each fill a table and check it, and garbage for the collector beside it; with an
+# argument, the size, also children, whose memory is the program's until they exec.
 GO = '''
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"sync"
+)
 
-func main() {
-	m := map[int][]byte{}
-	for i := 0; i < 60000; i++ {
-		b := make([]byte, 1500)
-		for k := range b {
-			b[k] = byte(i + k)
-		}
-		m[i] = b
+const workers = 4
+
+var each = 16000
+
+func text(i int) []byte {
+	b := make([]byte, 1200)
+	for k := range b {
+		b[k] = byte(i + k)
 	}
+	return b
+}
+
+func work(w int, out chan<- int) {
 	bad := 0
+	m := map[int][]byte{}
+	for i := 0; i < each; i++ {
+		m[i] = text(w + i)
+		_ = text(i)
+		if len(os.Args) > 1 && i%(each/4) == 0 && exec.Command("sh", "-c", "exit 3").Run().Error() != "exit status 3" {
+			bad++
+		}
+	}
+	runtime.GC()
 	for i, b := range m {
 		for k := range b {
-			if b[k] != byte(i+k) {
+			if b[k] != byte(w+i+k) {
 				bad++
 			}
 		}
+		delete(m, i)
 	}
-	fmt.Println(len(m), bad)
+	out <- bad
+}
+
+func main() {
+	if len(os.Args) > 1 {
+		each, _ = strconv.Atoi(os.Args[1])
+	}
+	out := make(chan int)
+	var group sync.WaitGroup
+	for w := 0; w < workers; w++ {
+		group.Add(1)
+		go func(w int) { defer group.Done(); work(w, out) }(w)
+	}
+	go func() { group.Wait(); close(out) }()
+	bad, done := 0, 0
+	for n := range out {
+		bad += n
+		done++
+	}
+	debug.FreeOSMemory()
+	fmt.Println(done, bad, len(text(0)))
 }
 '''
+GO_SAYS = b'4 0 1200\n'
+
+
+def go_program(t, name, cgo):
+    # Nothing is fetched, and the packages that it imports come compiled with the compiler.
+    env = dict(os.environ, CGO_ENABLED='1' if cgo else '0', GOCACHE=t.path('cache'), HOME=t.dir,
+               GO111MODULE='off', GOFLAGS='')
+    source = t.write(f'{name}.go', GO.replace('import (', 'import "C"\nimport (') if cgo else GO)
+    done = subprocess.run([need('go'), 'build', '-o', name, source], cwd=t.dir, env=env,
+                          capture_output=True, text=True)
+    check(done.returncode == 0, f'go build: {tail(done.stderr)}')
+    return t.path(name)
+
+
+@case(timeout=60)
+def go_static(t):
+    """As Go links by itself: named as not managed, once; its children are managed."""
+    run = t.under_uswap([go_program(t, 'gostatic', False), '16000'], ram=256 * MIB)
+    check(run.stdout == GO_SAYS, f'{run.stdout!r}')
+    lines = uswap_lines(run)
+    check(len(lines) == 1 and 'gostatic' in lines[0] and 'static' in lines[0], f'{run.stderr!r}')
+    managed = {p['comm']: p['managed'] for p in run.report['processes']}
+    check(managed == {'gostatic': False, 'sh': True}, f'{managed}')
 
 
 @case(timeout=120)
-def go_programs(t):
-    """Static as Go makes them: named. With cgo they have the loader of glibc: managed."""
-    go = need('go')
-    t.write('main.go', GO)
-    env = dict(os.environ, CGO_ENABLED='0', GOCACHE=t.path('cache'), GO111MODULE='off', HOME=t.dir)
-    subprocess.run([go, 'build', '-o', 'gostatic', 'main.go'], cwd=t.dir, env=env, check=True)
-    run = t.under_uswap([t.path('gostatic')], ram=64 * MIB)
-    check(run.stdout == b'60000 0\n', f'{run.stdout!r}')
-    check(len(uswap_lines(run)) == 1 and 'static' in run.stderr, f'{run.stderr!r}')
-    t.write('main.go', GO.replace('import "fmt"', 'import "C"\nimport "fmt"'))
-    done = subprocess.run([go, 'build', '-o', 'godynamic', 'main.go'], cwd=t.dir,
-                          env=dict(env, CGO_ENABLED='1'), capture_output=True, text=True)
-    check(done.returncode == 0, f'{done.stderr}')
-    _, run = t.compare([t.path('godynamic')], fraction=0.6, pages_out=5000)
-    check(run.stdout == b'60000 0\n', f'{run.stdout!r}')
+def go_dynamic(t):
+    """With cgo it has the loader of glibc: managed. The collector gives memory back in both ways."""
+    need('cc')
+    program = go_program(t, 'godynamic', True)
+    _, run = t.compare([program], fraction=0.65, pages_out=5000)
+    check(run.stdout == GO_SAYS and not run.stderr, f'{run.stdout!r} {run.stderr!r}')
+    for how in ('madvdontneed=1', 'madvdontneed=0'):
+        run = t.under_uswap([program, '4000'], ram=400 * MIB, binary=t.hooks,
+                            env={'USWAP_TEST': 'evict-all', 'GODEBUG': how, 'GOGC': '10'})
+        check(run.stdout == GO_SAYS, f'{how}: {run.stdout!r} {run.stderr!r}')
+        run.expect_swapped(5000)
+        run.expect_right_content()
+    check(all(p['managed'] for p in run.report['processes']), f'{run.report["processes"]}')
 
 
 @case(timeout=60)
