@@ -58,7 +58,7 @@ static void set_ram(struct job *j, int fd, const char *value)
 	}
 	mm_set_limit(&j->mm, bytes & PAGE_MASK);
 	for (unsigned int i = 0; i < j->nr_zrams; i++)
-		dev_zram_set_mem_limit(j->zram[i], bytes / 2);
+		dev_zram_set_mem_limit(j->zram[i], devices_pool_limit(j, bytes));
 	reply(fd, 0, "");
 }
 

@@ -24,6 +24,20 @@ static struct dev *stack_test_devices(struct dev *d, const struct swap_spec *sp,
 	return d;
 }
 
+/*
+ * What compressed memory may take of the budget, in which it counts. Where another device takes
+ * what does not fit, half: the rest of the job runs in what is left. Where there is none, all but
+ * an eighth: to end a process for want of room would be worse than to be slow.
+ */
+uint64_t devices_pool_limit(const struct job *j, uint64_t ram_bytes)
+{
+	bool overflow = !j->cfg->nr_swaps;
+
+	for (unsigned int i = 0; i < j->cfg->nr_swaps; i++)
+		overflow |= j->cfg->swap[i].type != SWAP_SPEC_ZRAM;
+	return overflow ? ram_bytes / 2 : ram_bytes - ram_bytes / 8;
+}
+
 static int add(struct job *j, const struct swap_spec *sp)
 {
 	char why[512] = "";
@@ -31,14 +45,11 @@ static int add(struct job *j, const struct swap_spec *sp)
 	int err = 0;
 
 	if (sp->type == SWAP_SPEC_ZRAM) {
-		/*
-		 * Its memory counts in the budget: a pool that took all of it would leave nothing
-		 * to run in. What does not fit goes to the next device.
-		 */
 		struct zram_config zc = {.bytes = sp->bytes ? sp->bytes : 4 * j->cfg->ram_bytes,
 					 .codec = sp->codec,
 					 .level = sp->level,
-					 .mem_limit_bytes = j->cfg->ram_bytes / 2};
+					 .mem_limit_bytes =
+						 devices_pool_limit(j, j->cfg->ram_bytes)};
 
 		d = dev_zram_create(&zc, &err);
 		if (d)

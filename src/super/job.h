@@ -191,6 +191,7 @@ void hooks_read(void);
 
 /* devices.c: 0, or -errno after a message. */
 int devices_create(struct job *j);
+uint64_t devices_pool_limit(const struct job *j, uint64_t ram_bytes);
 /* A start that failed: removes the files that were to be kept. */
 void devices_forget(struct job *j);
 

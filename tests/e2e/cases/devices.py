@@ -129,6 +129,25 @@ def slow_device(t):
 
 
 @case(timeout=90)
+def read_ahead(t):
+    """In order, folios are on their way before they are asked for: waits overlap."""
+    def walk(*how):
+        run = t.under_uswap([t.program('fill'), '-m', '96M', '-T', *how], ram=48 * MIB,
+                            swap=[f'file:{t.swap_dir}/swap:512M,delay-read=5000'])
+        check(b'wrong=0' in run.stdout, f'{run.stdout!r}')
+        fields = dict(f.split(b'=') for f in run.stdout.split() if b'=' in f)
+        run.expect_right_content()
+        return run, int(fields[b'walk_ns']) / 1e9
+
+    run, took = walk()
+    ahead = run.vmstat('swap_ra')
+    check(ahead > 5000, f'only {ahead} pages were read ahead')
+    one_by_one = run.vmstat('pswpin') / 16 * 0.005
+    check(took < one_by_one / 2, f'{took:.2f} s, and one by one {one_by_one:.2f} s')
+    t.note(f'{took:.2f} s for reads that one by one take {one_by_one:.2f} s')
+
+
+@case(timeout=90)
 def slow_and_racing(t):
     """A delay widens every window between writing a page and wanting it back."""
     run = t.under_uswap([t.program('stress'), '-s', '8', '-S', '5', '-o', EVICTABLE],
@@ -174,6 +193,17 @@ def zram_only(t):
     check(run.stdout == b'fill: pages=40960 wrong=0\n', f'{run.stdout!r}')
     check(run.vmstat('swpout_zero') > 10000, f'swpout_zero {run.vmstat("swpout_zero")}')
     check(run.report['devices'][0]['peak'] < 16 * MIB, 'pages of zeros were stored')
+
+
+@case()
+def zram_alone_takes_more_than_half(t):
+    """With no other device compressed memory may take most of the budget, until nothing is left."""
+    run = t.under_uswap([t.program('fill'), '-m', '156M', '-p', '2'], ram=64 * MIB,
+                        swap=['zram:512M'])
+    check(run.stdout == b'fill: pages=39936 wrong=0\n', f'{run.stdout!r}')
+    run.expect_within_budget()
+    peak = run.report['devices'][0]
+    t.note(f'{peak["compressed"] >> 20} MiB compressed at the end, used {peak["peak"] >> 20} MiB')
 
 
 @case()
