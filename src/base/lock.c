@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/util.h"
 
 #ifndef USWAP_DEBUG
 #define USWAP_DEBUG 0
@@ -107,13 +108,30 @@ void us_mutex_deinit(struct us_mutex *l)
 	pthread_mutex_destroy(&l->m);
 }
 
+/*
+ * Most holders are done within a microsecond, and sleeping costs both sides several: the waiter
+ * two switches, the holder a system call. So look again for about two microseconds first.
+ */
+#define SPINS 40
+
+static bool spin_for(struct us_mutex *l)
+{
+	for (int i = 0; i < SPINS; i++) {
+		cpu_relax();
+		if (pthread_mutex_trylock(&l->m) == 0)
+			return true;
+	}
+	return false;
+}
+
 void us_mutex_lock(struct us_mutex *l)
 {
 	order_acquire(l->cls);
 	if (pthread_mutex_trylock(&l->m) != 0) {
 		uint64_t start = clock_now_ns();
 
-		pthread_mutex_lock(&l->m);
+		if (!spin_for(l))
+			pthread_mutex_lock(&l->m);
 		atomic_fetch_add_explicit(&l->cls->contended, 1, memory_order_relaxed);
 		atomic_fetch_add_explicit(&l->cls->wait_ns, clock_now_ns() - start,
 					  memory_order_relaxed);

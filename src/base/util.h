@@ -29,6 +29,14 @@
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
+/* What a loop does that waits for another CPU. */
+static inline void cpu_relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#endif
+}
+
 /* Each argument is evaluated once. */
 #define MIN(a, b)                                                                                  \
 	({                                                                                         \
