@@ -36,7 +36,7 @@
 #include "base/mem.h"
 
 /* Empty pages that may wait to be given back. */
-#define RELEASE_PAGES 64
+#define RELEASE_PAGES 256
 /* When a class finds no run, the next larger ones are tried: at most twice the size. */
 #define FALLBACK_CLASSES 16u
 
