@@ -16,7 +16,7 @@
 #include "base/watch.h"
 #include "trace/vmstat.h"
 
-LOCK_CLASS_INHERITS(reclaim_class, "reclaim", RANK_RECLAIM);
+LOCK_CLASS(reclaim_class, "reclaim", RANK_RECLAIM);
 
 #define REST_NS (100 * NSEC_PER_MSEC)
 #define BACKOFF_MIN_NS (5 * NSEC_PER_MSEC)
@@ -28,7 +28,7 @@ struct watermarks watermarks_of(uint64_t limit)
 {
 	struct watermarks wm;
 
-	wm.high = CLAMP(limit / 32, MIB(2), MIB(64));
+	wm.high = CLAMP(limit / 64, MIB(2), MIB(64));
 	wm.low = wm.high / 4 * 3;
 	wm.min = wm.high / 8 * 3;
 	return wm;
@@ -44,7 +44,9 @@ static uint64_t batch_pages(uint64_t used, uint64_t limit, uint64_t high)
 {
 	uint64_t need = used + high > limit ? used + high - limit : 0;
 
-	return CLAMP(bytes_to_pages(need), BATCH_MIN_PAGES, BATCH_MAX_PAGES);
+	/* A batch costs two trips to the helper, whatever its size: not less than high / 4. */
+	return CLAMP(MAX(bytes_to_pages(need), bytes_to_pages(high / 4)), BATCH_MIN_PAGES,
+		     BATCH_MAX_PAGES);
 }
 
 /* Lets waiting faults go on if free is above min. Called and returns without the lock. */

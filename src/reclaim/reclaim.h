@@ -54,7 +54,7 @@ struct reclaim {
 /* How long nothing may be freed, with faults waiting, before a process is ended. */
 #define OOM_WAIT_NS (2ull * 1000000000ull)
 
-/* Watermarks of a limit: high = limit/32 within [2 MiB, 64 MiB], low = 3/4, min = 3/8 of it. */
+/* Watermarks of a limit: high = limit/64 within [2 MiB, 64 MiB], low = 3/4, min = 3/8 of it. */
 struct watermarks watermarks_of(uint64_t limit);
 
 /* Prepares r and starts kswapd. 0 or -errno. */

@@ -86,7 +86,7 @@ static void start(struct reclaim *r, struct host *h, uint64_t limit, uint64_t us
 
 static void test_watermarks_follow_the_limit(void **state)
 {
-	struct watermarks small = watermarks_of(MIB(16)), mid = watermarks_of(MIB(256)),
+	struct watermarks small = watermarks_of(MIB(16)), mid = watermarks_of(MIB(512)),
 			  big = watermarks_of(GIB(64));
 
 	(void)state;
@@ -104,17 +104,17 @@ static void test_rests_above_low_and_runs_to_high(void **state)
 	struct host h;
 
 	(void)state;
-	start(&r, &h, MIB(256), MIB(256) - MIB(7), MIB(100));
-	assert_int_equal(reclaim_limit(&r, &wm), MIB(256));
+	start(&r, &h, MIB(512), MIB(512) - MIB(7), MIB(100));
+	assert_int_equal(reclaim_limit(&r, &wm), MIB(512));
 	reclaim_poke(&r, h.used); /* between low and high: not yet */
 	clock_sleep_ns(150 * NSEC_PER_MSEC);
 	assert_int_equal(h.shrinks, 0);
-	atomic_store(&h.used, MIB(256) - MIB(5));
+	atomic_store(&h.used, MIB(512) - MIB(5));
 	reclaim_poke(&r, h.used);
-	wait_for(h.used <= MIB(256) - wm.high);
+	wait_for(h.used <= MIB(512) - wm.high);
 	clock_sleep_ns(20 * NSEC_PER_MSEC);
 	/* It does not take more than a batch too much. */
-	assert_true(h.used > MIB(256) - wm.high - MIB(1));
+	assert_true(h.used > MIB(512) - wm.high - MIB(1));
 	assert_true(h.max_batch <= 1024);
 	reclaim_stop(&r);
 }
@@ -125,9 +125,9 @@ static void test_notices_without_a_poke(void **state)
 	struct host h;
 
 	(void)state;
-	start(&r, &h, MIB(256), 0, MIB(256));
-	atomic_store(&h.used, MIB(300));
-	wait_for(h.used <= MIB(256) - MIB(8));
+	start(&r, &h, MIB(512), 0, MIB(512));
+	atomic_store(&h.used, MIB(556));
+	wait_for(h.used <= MIB(512) - MIB(8));
 	reclaim_stop(&r);
 }
 
@@ -137,11 +137,11 @@ static void test_waiting_faults_go_on_above_min_only(void **state)
 	struct host h;
 
 	(void)state;
-	start(&r, &h, MIB(256), MIB(270), MIB(270));
+	start(&r, &h, MIB(512), MIB(512) + MIB(14), MIB(512) + MIB(14));
 	reclaim_need(&r);
 	wait_for(h.resumes > 0);
 	assert_true(h.min_free_at_resume >= MIB(3));
-	wait_for(h.used <= MIB(248));
+	wait_for(h.used <= MIB(512) - MIB(8));
 	assert_int_equal(h.ooms, 0);
 	reclaim_stop(&r);
 }
@@ -152,7 +152,7 @@ static void test_no_wake_up_is_lost(void **state)
 	struct host h;
 
 	(void)state;
-	start(&r, &h, MIB(256), 0, 0);
+	start(&r, &h, MIB(512), 0, 0);
 	for (int i = 0; i < 5000; i++) {
 		uint64_t begin = clock_now_ns();
 
@@ -172,7 +172,7 @@ static void test_out_of_memory_only_if_faults_wait_and_nothing_was_freed(void **
 	uint64_t begin;
 
 	(void)state;
-	start(&r, &h, MIB(256), MIB(260), 0);
+	start(&r, &h, MIB(512), MIB(512) + MIB(4), 0);
 	atomic_store(&h.enospc, true);
 	reclaim_poke(&r, h.used);
 	clock_sleep_ns(OOM_WAIT_NS + 300 * NSEC_PER_MSEC);
@@ -196,7 +196,7 @@ static void test_progress_puts_off_the_end_of_a_process(void **state)
 	struct host h;
 
 	(void)state;
-	start(&r, &h, MIB(256), MIB(300), 0);
+	start(&r, &h, MIB(512), MIB(556), 0);
 	reclaim_need(&r);
 	for (int i = 0; i < 25; i++) {
 		atomic_store(&h.freeable, PAGE_SIZE);
@@ -212,9 +212,9 @@ static void test_new_limit_takes_effect_at_once(void **state)
 	struct host h;
 
 	(void)state;
-	start(&r, &h, MIB(256), MIB(200), MIB(200));
+	start(&r, &h, MIB(512), MIB(200), MIB(200));
 	reclaim_set_limit(&r, MIB(128));
-	wait_for(h.used <= MIB(128) - MIB(4));
+	wait_for(h.used <= MIB(128) - MIB(2));
 	/* And while it backs off with nothing to free. */
 	atomic_store(&h.freeable, 0);
 	reclaim_set_limit(&r, MIB(64));
