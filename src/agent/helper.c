@@ -36,6 +36,7 @@
 #define RLIMIT_AS_ 9
 #define MAX_FDS 2
 #define ALIVE_CHECK_NS (250l * 1000 * 1000)
+#define JOIN_PAGES 64u /* that one MOVE of several items takes, about */
 
 struct sockaddr_un_ {
 	uint16_t family;
@@ -340,6 +341,69 @@ static void do_item(struct helper *h, struct agent_item *it)
 	}
 }
 
+/* Does b go on where a ends, in the program and in staging? */
+static _Bool continues(const struct agent_item *a, const struct agent_item *b)
+{
+	return b->mode == a->mode && b->va == a->va + a->nr_pages * PAGE &&
+	       b->staging == a->staging + a->nr_pages;
+}
+
+/*
+ * MOVEs items of the ring [i, nr) that lie side by side with one call: a call costs more than the
+ * pages it moves, most of all by the word that it sends to the CPU that runs the program. Returns
+ * the items that are done; the first of those left, if it was tried, goes the way of do_item(),
+ * which learns why it was refused. All of `moved` is noted before the permit goes.
+ */
+static uint32_t do_neighbours(struct helper *h, struct agent_item *it, uint32_t nr)
+{
+	uint32_t n = 1, pages = it->nr_pages, done = 0;
+	struct uffdio_move m;
+	long moved;
+
+	while (!it->moved && n < nr && pages < JOIN_PAGES && continues(&it[n - 1], &it[n]))
+		pages += it[n++].nr_pages;
+	if (n == 1)
+		return 0;
+	permit_take(h);
+	for (uint32_t k = 0; k < n; k++) {
+		if (!__atomic_load_n(&it[k].cancel, __ATOMIC_SEQ_CST))
+			continue;
+		permit_release(h);
+		return 0;
+	}
+	m.dst = h->staging[it->mode] + it->staging * PAGE;
+	m.src = it->va;
+	m.len = pages * PAGE;
+	m.mode = 0;
+	m.move = 0;
+	RAW3(__NR_ioctl, h->move_uffd, UFFDIO_MOVE, &m);
+	moved = (long)m.move / (long)PAGE;
+	while (moved > 0 && done < n) {
+		uint32_t part = moved < it[done].nr_pages ? (uint32_t)moved : it[done].nr_pages;
+
+		__atomic_store_n(&it[done].moved, (int32_t)part, __ATOMIC_SEQ_CST);
+		moved -= part;
+		if (part < it[done].nr_pages)
+			break;
+		__atomic_store_n(&it[done++].rc, 0, __ATOMIC_SEQ_CST);
+	}
+	permit_release(h);
+	return done;
+}
+
+static void do_items(struct helper *h, struct agent_item *it, uint32_t nr)
+{
+	for (uint32_t i = 0; i < nr;) {
+		uint32_t done = do_neighbours(h, it + i, nr - i);
+
+		if (!done) {
+			do_item(h, it + i);
+			done = 1;
+		}
+		i += done;
+	}
+}
+
 /*
  * Empties the first nr pages of a staging range. Guard markers replace the pages and are removed
  * again: that sends no event, while MADV_DONTNEED would close the gate and wait for the reader.
@@ -382,8 +446,7 @@ static void do_command(struct helper *h)
 
 	switch (ctl->cmd) {
 	case AGENT_CMD_MOVE:
-		for (uint32_t i = 0; i < nr && i < BATCH_ITEMS; i++)
-			do_item(h, &ctl->item[i]);
+		do_items(h, ctl->item, nr < BATCH_ITEMS ? nr : BATCH_ITEMS);
 		break;
 	case AGENT_CMD_DROP:
 		ctl->drop_rc = 0;
