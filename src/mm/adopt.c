@@ -95,7 +95,7 @@ static int take(uint64_t start, uint64_t end, void *arg)
 	struct space *s = arg;
 
 	for (uint64_t va = start; va < end; va += PAGE_SIZE) {
-		struct leaf *l = table_leaf(&s->table, va, true, s->order);
+		struct leaf *l = table_leaf(&s->table, va, true);
 
 		if (!l)
 			return -ENOMEM;

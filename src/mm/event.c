@@ -124,7 +124,7 @@ static void move_one(struct space *s, struct leaf *l, unsigned int idx, uint64_t
 	if (pw_state(l->w[idx]) == PW_ISOLATED)
 		(void)settle_isolated(s, l, idx, va);
 	w = l->w[idx];
-	dst = table_leaf(&s->table, to, true, s->order);
+	dst = table_leaf(&s->table, to, true);
 	if (!dst) {
 		/*
 		 * No memory for the table. Losing a RESIDENT word only leaves the page unmanaged;
@@ -341,7 +341,7 @@ static void unmap_one(struct space *s, struct leaf *l, unsigned int idx, uint64_
 
 static void copy_one(struct space *child, pw_t w, uint64_t va)
 {
-	struct leaf *l = table_leaf(&child->table, va, true, child->order);
+	struct leaf *l = table_leaf(&child->table, va, true);
 
 	if (!l) {
 		if (pw_state(w) == PW_OUT)
@@ -376,7 +376,7 @@ static struct space *copy_for_child(struct space *s, const struct event *e)
 	vmstat_add(VMSTAT_uffd_fork, 1);
 	if (!child)
 		return NULL;
-	child->order = s->order;
+	child->locality = s->locality;
 	child->start_faults = START_FAULTS;
 	space_adopt_inherit(child, s);
 	for_each_word(s, 0, 1ull << 47, fork_one, child);
@@ -459,14 +459,16 @@ static bool apply_ordered(struct space *s, struct event *ev, int nr, bool child)
 	return true;
 }
 
+#define READ_EVENTS 32
+
 /* Reads all that is there. Returns the number of events that are not faults, or -ESRCH. */
 static int read_all(struct space *s, struct reading *rd)
 {
-	struct event ev[32];
+	struct event ev[READ_EVENTS];
 	int n, other = 0;
 
-	while (rd->nr + 32 <= MAX_EVENTS) {
-		n = s->ops->read_events(s, ev, 32);
+	while (rd->nr + READ_EVENTS <= MAX_EVENTS) {
+		n = s->ops->read_events(s, ev, READ_EVENTS);
 		if (n <= 0)
 			return n < 0 ? n : other;
 		for (int i = 0; i < n; i++) {
@@ -479,6 +481,9 @@ static int read_all(struct space *s, struct reading *rd)
 				other++;
 			}
 		}
+		/* A read that returns less than it may has found both of the kernel's queues empty. */
+		if (n < READ_EVENTS && !other)
+			return 0;
 	}
 	return other;
 }
@@ -499,7 +504,7 @@ static int drain(struct space *s, struct reading *rd)
 		gate = s->ops->gate_open(s);
 		if (gate != 0)
 			return gate < 0 ? gate : 0;
-		if (rd->nr + 32 > MAX_EVENTS)
+		if (rd->nr + READ_EVENTS > MAX_EVENTS)
 			return 0;
 		if (clock_now_ns() > end) {
 			log_warn("an event of a process has been on its way for 10 s");

@@ -102,11 +102,33 @@ static bool pick_full(struct space *s, const struct pick *p, unsigned int order)
 	       p->used[1] + (1u << order) > STAGING_PAGES;
 }
 
+/*
+ * The order of the folio to make at idx. One that came back from a disk and is there still goes as
+ * the same folio, if all of it may go: when it is unchanged it need not be written.
+ */
+static unsigned int choose_order(struct space *s, struct leaf *l, unsigned int idx,
+				 unsigned int max, unsigned int min_age)
+{
+	swp_t kept = pw_entry(l->w[idx]);
+	unsigned int order;
+
+	if (kept && pw_sub(l->w[idx]) == 0) {
+		order = swap_order(s->mm->swap, kept);
+		if (order < max && order_at(s, l, idx, order, min_age) == order &&
+		    kept_copy(s, l, idx, order))
+			return order;
+	}
+	return order_at(s, l, idx, max, min_age);
+}
+
 /* Takes what is eligible of one leaf from idx on. Returns false when the batch is full. */
 static bool pick_leaf(struct space *s, struct leaf *l, uint64_t base, unsigned int idx,
 		      struct pick *p)
 {
-	unsigned int max = s->mm->cfg.order < 0 ? l->order : (unsigned int)s->mm->cfg.order;
+	unsigned int max = s->mm->cfg.order < 0 ? locality_order(&s->locality, l)
+						 : (unsigned int)s->mm->cfg.order;
+	bool whole = !idx;
+	uint8_t oldest = 0; /* age of the oldest page that stays */
 
 	vmstat_add(VMSTAT_pgscan_kswapd, l->nr_resident);
 	while (idx < LEAF_PAGES) {
@@ -114,10 +136,12 @@ static bool pick_leaf(struct space *s, struct leaf *l, uint64_t base, unsigned i
 		unsigned int order;
 
 		if (!eligible(s, l->w[idx], p->min_age)) {
+			if (pw_state(l->w[idx]) == PW_RESIDENT)
+				oldest = MAX(oldest, age_of(s, l->w[idx]));
 			idx++;
 			continue;
 		}
-		order = order_at(s, l, idx, max, p->min_age);
+		order = choose_order(s, l, idx, max, p->min_age);
 		if (pick_full(s, p, order)) {
 			s->hand = va;
 			return false;
@@ -129,6 +153,8 @@ static bool pick_leaf(struct space *s, struct leaf *l, uint64_t base, unsigned i
 		}
 		idx += 1u << order;
 	}
+	if (whole)
+		l->oldest_gen = (uint8_t)(mm_gen(s->mm) - oldest);
 	s->hand = base + LEAF_BYTES;
 	return true;
 }
@@ -153,7 +179,8 @@ static void pick(struct space *s, struct pick *p)
 			continue;
 		}
 		idx = base == leaf_base(va) ? leaf_index(va) : 0;
-		if (l->nr_resident && !pick_leaf(s, l, base, idx, p))
+		if (l->nr_resident && (uint8_t)(mm_gen(s->mm) - l->oldest_gen) >= p->min_age &&
+		    !pick_leaf(s, l, base, idx, p))
 			return;
 		va = base + LEAF_BYTES;
 		s->hand = va;
@@ -198,7 +225,7 @@ static void learn_refusal(struct space *s, struct leaf *l, const struct batch_it
 static void finish_item(struct space *s, unsigned int i, unsigned int moved, swp_t out)
 {
 	struct batch_item *it = &s->item[i];
-	struct leaf *l = table_leaf(&s->table, it->va, false, 0);
+	struct leaf *l = table_leaf(&s->table, it->va, false);
 	int err = moved < it->nr ? s->ops->move_error(s, i) : 0;
 	uint32_t refs = 0;
 
@@ -232,32 +259,51 @@ static void finish_item(struct space *s, unsigned int i, unsigned int moved, swp
 	}
 }
 
+static void seal_item(struct space *s, struct batch_item *it, const struct staged_read *rd,
+		      swp_t *out)
+{
+	unsigned int moved = rd->nr_pages;
+
+	/*
+	 * Until its words are settled an event may still turn one of them into a reference to this
+	 * very entry, even if sealing finds an equal one and lets go of it.
+	 */
+	swap_get(s->mm->swap, it->entry, 1);
+	if (rd->err) {
+		/*
+		 * The memory is gone, and with it whoever could have touched the page; a forked
+		 * child that shares the entry gets it as lost.
+		 */
+		swap_mark_lost(s->mm->swap, it->entry);
+		*out = it->entry;
+		return;
+	}
+	if (moved < it->nr)
+		memset((char *)it->buf + ((size_t)moved << PAGE_SHIFT), 0,
+		       (size_t)(it->nr - moved) << PAGE_SHIFT);
+	swap_seal(s->mm->swap, it->entry, out);
+}
+
+/* out[i] is 0 where nothing was moved. */
 static void read_and_seal(struct space *s, const unsigned int *moved, swp_t *out)
 {
-	for (unsigned int i = 0; i < s->nr_items; i++) {
-		struct batch_item *it = &s->item[i];
+	struct staged_read rd[BATCH_ITEMS];
+	unsigned int nr = 0, k = 0;
 
+	for (unsigned int i = 0; i < s->nr_items; i++) {
+		const struct batch_item *it = &s->item[i];
+
+		if (moved[i])
+			rd[nr++] = (struct staged_read){.buf = it->buf,
+							.mode = it->mode,
+							.first = it->staging,
+							.nr_pages = (uint16_t)moved[i]};
+	}
+	s->ops->read_staged(s, rd, nr);
+	for (unsigned int i = 0; i < s->nr_items; i++) {
 		out[i] = 0;
-		if (!moved[i])
-			continue;
-		/*
-		 * Until its words are settled an event may still turn one of them into a reference
-		 * to this very entry, even if sealing finds an equal one and lets go of it.
-		 */
-		swap_get(s->mm->swap, it->entry, 1);
-		if (s->ops->read_staged(s, it->mode, it->staging, moved[i], it->buf) != 0) {
-			/*
-			 * The memory is gone, and with it whoever could have touched the page; a
-			 * forked child that shares the entry gets it as lost.
-			 */
-			swap_mark_lost(s->mm->swap, it->entry);
-			out[i] = it->entry;
-			continue;
-		}
-		if (moved[i] < it->nr)
-			memset((char *)it->buf + ((size_t)moved[i] << PAGE_SHIFT), 0,
-			       (size_t)(it->nr - moved[i]) << PAGE_SHIFT);
-		swap_seal(s->mm->swap, it->entry, &out[i]);
+		if (moved[i])
+			seal_item(s, &s->item[i], &rd[k++], &out[i]);
 	}
 }
 

@@ -15,15 +15,23 @@
 #include "mm/remote.h"
 #include "trace/vmstat.h"
 
-LOCK_CLASS_INHERITS(spaces_class, "mm_spaces", RANK_SPACES);
+LOCK_CLASS(spaces_class, "mm_spaces", RANK_SPACES);
 LOCK_CLASS(fills_class, "mm_fills", RANK_SPACES);
 
 struct mm_mutants mm_mutants;
 
+#define PROMPT_PAGES 256u
+
 /* ---- budget ---- */
 
+/*
+ * The swap cache gives folios a second chance before they are written to a disk. From memory they
+ * come back about as fast as from the cache, so there it would only take room.
+ */
 static uint64_t cache_target(struct mm *mm)
 {
+	if (swap_first_in_memory(mm->swap))
+		return 0;
 	return CLAMP(atomic_load(&mm->limit) / 16, MIB(1), MIB(128));
 }
 
@@ -42,6 +50,15 @@ bool mm_room(struct mm *mm, bool urgent)
 		return true;
 	reclaim_need(&mm->reclaim);
 	return false;
+}
+
+bool mm_room_ahead(struct mm *mm, uint64_t nr_pages)
+{
+	struct watermarks wm;
+	uint64_t limit = reclaim_limit(&mm->reclaim, &wm);
+
+	return atomic_load_explicit(&mm->used, memory_order_relaxed) + wm.min +
+		       (nr_pages << PAGE_SHIFT) <= limit;
 }
 
 void mm_account_filled(struct mm *mm, uint64_t pages)
@@ -163,6 +180,9 @@ static int64_t mm_shrink(void *host, uint64_t nr_pages)
 	int64_t freed, wrote = 0;
 	bool full = false;
 
+	/* What is written at once is best still in the processor's cache. */
+	if (!target)
+		nr_pages = MIN(nr_pages, PROMPT_PAGES);
 	for (int age = 3; age >= 0 && moved < nr_pages && !full; age--)
 		moved += evict_round(mm, nr_pages - moved, (unsigned int)age, &full);
 	after = cached_bytes(mm);
@@ -256,6 +276,7 @@ static int init_fills(struct mm *mm)
 		mm->fill[i].buf = mm->fill_bufs + i * MAX_FOLIO_BYTES;
 		list_add_tail(&mm->free_fills, &mm->fill[i].node);
 	}
+	mm->nr_free_fills = NR_FILLS;
 	return 0;
 }
 
@@ -311,8 +332,8 @@ void mm_stop(struct mm *mm)
 /* ---- spaces ---- */
 
 LOCK_CLASS(batch_class, "space_batch", RANK_BATCH);
-LOCK_CLASS_INHERITS(reader_class, "space_reader", RANK_READER);
-LOCK_CLASS_INHERITS(space_class, "space", RANK_SPACE);
+LOCK_CLASS(reader_class, "space_reader", RANK_READER);
+LOCK_CLASS(space_class, "space", RANK_SPACE);
 
 struct space *space_create(struct mm *mm, const struct space_ops *ops, void *impl)
 {
@@ -324,7 +345,7 @@ struct space *space_create(struct mm *mm, const struct space_ops *ops, void *imp
 	s->impl = impl;
 	s->mm = mm;
 	s->fd = s->handler = -1;
-	s->order = mm->cfg.order < 0 ? 4 : (uint8_t)mm->cfg.order;
+	locality_init(&s->locality);
 	atomic_store(&s->refs, 1);
 	us_mutex_init(&s->batch_lock, &batch_class);
 	us_mutex_init(&s->reader_lock, &reader_class);

@@ -263,6 +263,8 @@ static bool remote_can_move(struct space *s)
 	return helper_alive(r) && !staging_locked(r) && !reads_unpinned(r);
 }
 
+#define HOLD_SPINS 100
+
 static void remote_hold(struct space *s, bool on)
 {
 	struct remote *r = space_remote(s);
@@ -274,7 +276,12 @@ static void remote_hold(struct space *s, bool on)
 	if (!on || !atomic_load(&r->command_running))
 		return;
 	for (unsigned int spins = 0; __atomic_load_n(&r->ctl->moving, __ATOMIC_SEQ_CST); spins++) {
-		if (spins < 100) {
+		/* Most MOVEs end within some microseconds; to yield takes as long. */
+		if (spins < HOLD_SPINS) {
+			cpu_relax();
+			continue;
+		}
+		if (spins < HOLD_SPINS + 100) {
 			sched_yield();
 			continue;
 		}
@@ -443,21 +450,49 @@ static void remote_cancel(struct space *s, unsigned int i)
 	__atomic_store_n(&space_remote(s)->ctl->item[i].cancel, 1, __ATOMIC_SEQ_CST);
 }
 
-/* Through the helper, whose memory it is whatever the program did with its own identity. */
-static int remote_read_staged(struct space *s, enum agent_mode mode, unsigned int first,
-			      unsigned int nr, void *buf)
-{
-	struct remote *r = space_remote(s);
-	struct iovec local = {buf, (size_t)nr << PAGE_SHIFT};
-	struct iovec there = {(void *)(uintptr_t)(r->staging[mode] + ((uint64_t)first << PAGE_SHIFT)),
-			      (size_t)nr << PAGE_SHIFT};
-	ssize_t n = process_vm_readv(r->helper, &local, 1, &there, 1, 0);
+#define READ_VECTORS 64u
 
+/*
+ * Through the helper, whose memory it is whatever the program did with its own identity. Returns
+ * how many of the reads were done whole, or -errno if none was.
+ */
+static int read_some(struct remote *r, const struct staged_read *rd, unsigned int nr)
+{
+	struct iovec local[READ_VECTORS], there[READ_VECTORS];
+	unsigned int done = 0;
+	size_t bytes;
+	ssize_t n;
+
+	for (unsigned int i = 0; i < nr; i++) {
+		local[i].iov_base = rd[i].buf;
+		local[i].iov_len = there[i].iov_len = (size_t)rd[i].nr_pages << PAGE_SHIFT;
+		there[i].iov_base = (void *)(uintptr_t)(r->staging[rd[i].mode] +
+							((uint64_t)rd[i].first << PAGE_SHIFT));
+	}
+	n = process_vm_readv(r->helper, local, nr, there, nr, 0);
 	if (n < 0 && errno == ESRCH && r->pid)
-		n = process_vm_readv(r->pid, &local, 1, &there, 1, 0);
-	if (n == (ssize_t)local.iov_len)
-		return 0;
-	return n < 0 ? -errno : -EIO;
+		n = process_vm_readv(r->pid, local, nr, there, nr, 0);
+	if (n < 0)
+		return -errno;
+	for (bytes = (size_t)n; done < nr && bytes >= local[done].iov_len; done++)
+		bytes -= local[done].iov_len;
+	return done ? (int)done : -EIO;
+}
+
+static void remote_read_staged(struct space *s, struct staged_read *rd, unsigned int nr)
+{
+	unsigned int i = 0;
+
+	while (i < nr) {
+		int n = read_some(space_remote(s), rd + i, MIN(nr - i, READ_VECTORS));
+
+		if (n < 0) {
+			rd[i++].err = n;
+			continue;
+		}
+		for (; n; n--)
+			rd[i++].err = 0;
+	}
 }
 
 static int remote_drop_staged(struct space *s, const uint32_t nr[NR_AGENT_MODES])

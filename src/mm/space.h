@@ -18,6 +18,7 @@
 
 #include "base/list.h"
 #include "base/lock.h"
+#include "mm/locality.h"
 #include "mm/ranges.h"
 #include "mm/table.h"
 #include "proto/agent.h"
@@ -46,6 +47,14 @@ struct batch_item {
 	void *buf;   /* of entry */
 	uint16_t nr, staging;
 	uint8_t order, mode;
+};
+
+/* nr_pages from page `first` of a staging range on. */
+struct staged_read {
+	void *buf;
+	enum agent_mode mode;
+	uint16_t first, nr_pages;
+	int err;
 };
 
 struct space_ops {
@@ -94,9 +103,8 @@ struct space_ops {
 	int (*move_error)(struct space *s, unsigned int item);
 	/* Forbids the item; takes effect at once while held. */
 	void (*cancel)(struct space *s, unsigned int item);
-	/* Reads nr staged pages. 0 or -errno. */
-	int (*read_staged)(struct space *s, enum agent_mode mode, unsigned int first,
-			   unsigned int nr, void *buf);
+	/* Reads staged pages; each one's err becomes 0 or -errno. */
+	void (*read_staged)(struct space *s, struct staged_read *rd, unsigned int nr);
 	/* Empties the first nr[mode] pages of each staging range and waits. 0 or -errno. */
 	int (*drop_staged)(struct space *s, const uint32_t nr[NR_AGENT_MODES]);
 
@@ -127,7 +135,6 @@ struct deferred {
 	bool write;
 };
 
-#define NR_STREAMS 4
 #define MAX_ADOPT 64
 struct adopt_range {
 	uint64_t start, end;
@@ -160,9 +167,7 @@ struct space {
 	_Atomic unsigned int nr_deferred;
 	struct list_node fills; /* struct fill in flight */
 	uint64_t hand;		/* where reclaim goes on */
-	uint64_t stream_end[NR_STREAMS], stream_start[NR_STREAMS];
-	unsigned int stream_next;
-	uint8_t order; /* of new leaves (auto) */
+	struct locality locality;
 	struct adopt_range adopt[MAX_ADOPT];
 	_Atomic unsigned int nr_adopt;
 	unsigned int start_faults; /* left, see START_FAULTS */

@@ -55,7 +55,7 @@ void table_deinit(struct table *t)
 	atomic_store(&t->nr_swapped, 0);
 }
 
-struct leaf *table_leaf(struct table *t, uint64_t va, bool create, uint8_t order)
+struct leaf *table_leaf(struct table *t, uint64_t va, bool create)
 {
 	void **slot = (void **)&t->root;
 	struct leaf *l;
@@ -73,7 +73,7 @@ struct leaf *table_leaf(struct table *t, uint64_t va, bool create, uint8_t order
 		return *slot;
 	l = *slot = mem_pool_alloc(&t->pools->leaves);
 	if (l)
-		l->order = order;
+		l->order = ORDER_UNKNOWN;
 	return l;
 }
 
@@ -112,7 +112,7 @@ struct leaf *table_next_leaf(struct table *t, uint64_t *va, uint64_t end)
 
 pw_t table_get(struct table *t, uint64_t va)
 {
-	struct leaf *l = table_leaf(t, va, false, 0);
+	struct leaf *l = table_leaf(t, va, false);
 
 	return l ? l->w[leaf_index(va)] : 0;
 }
@@ -156,6 +156,8 @@ void table_set(struct table *t, struct leaf *l, unsigned int idx, pw_t w)
 	int res = counts_resident(w) - counts_resident(l->w[idx]);
 	int out = counts_swapped(w) - counts_swapped(l->w[idx]);
 
+	if (counts_resident(w) && (!l->nr_resident || (int8_t)(pw_gen(w) - l->oldest_gen) < 0))
+		l->oldest_gen = pw_gen(w);
 	l->w[idx] = w;
 	l->nr_resident = (uint16_t)(l->nr_resident + res);
 	l->nr_swapped = (uint16_t)(l->nr_swapped + out);

@@ -54,15 +54,18 @@ static inline uint8_t pw_gen(pw_t w)
 	return (uint8_t)(w >> 44);
 }
 
+#define ORDER_UNKNOWN 0xffu /* nothing has been learnt of this leaf */
+
 #define LEAF_PAGES 512u
 #define LEAF_BYTES (LEAF_PAGES * PAGE_SIZE)
 
 struct leaf {
 	pw_t w[LEAF_PAGES];
 	uint16_t nr_resident, nr_swapped; /* words RESIDENT; words OUT or ISOLATED */
-	uint8_t order;			  /* of the next folio made here (auto) */
+	uint8_t order;			  /* of the next folio made here (auto); ORDER_UNKNOWN */
 	uint8_t mode;			  /* enum agent_mode that MOVE accepted last */
-	int8_t score;			  /* > 0: faults here come in sequence */
+	uint8_t in_sequence;		  /* faults here in a row that continued a stream */
+	uint8_t oldest_gen;		  /* no resident page here is of an older generation */
 };
 
 struct node {
@@ -88,7 +91,7 @@ void table_init(struct table *t, struct table_pools *pools);
 void table_deinit(struct table *t);
 
 /* The leaf that covers va. NULL if absent (and, with create, out of memory). */
-struct leaf *table_leaf(struct table *t, uint64_t va, bool create, uint8_t order);
+struct leaf *table_leaf(struct table *t, uint64_t va, bool create);
 /* The first leaf that covers an address in [*va, end); *va becomes its base. NULL: none. */
 struct leaf *table_next_leaf(struct table *t, uint64_t *va, uint64_t end);
 

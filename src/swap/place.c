@@ -44,6 +44,17 @@ unsigned int swap_dev_walk(struct swap *s, uint8_t *walk)
 	return n;
 }
 
+bool swap_first_in_memory(struct swap *s)
+{
+	uint8_t walk[MAX_DEVS];
+	unsigned int n = swap_dev_walk(s, walk);
+
+	for (unsigned int i = 0; i < n; i++)
+		if (swap_dev_usable(&s->devs[walk[i]]))
+			return dev_in_memory(s->devs[walk[i]].dev);
+	return false;
+}
+
 void swap_dev_charge(struct swap *s, unsigned int dev, uint32_t nr_pages)
 {
 	unsigned int nr;

@@ -117,6 +117,9 @@ bool swap_load_is_fast(struct swap *s, swp_t e);
 
 /* ---- out of the cache ---- */
 
+/* Does a folio that is written now go to memory? False where no device takes any. */
+bool swap_first_in_memory(struct swap *s);
+
 /*
  * Writes cached folios, oldest first, until about nr_pages pages have left the cache (written or
  * found unreferenced) and waits for these writes. Returns the number of pages that left the cache;

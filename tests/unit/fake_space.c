@@ -482,21 +482,22 @@ static void fake_cancel(struct space *s, unsigned int i)
 	us_mutex_unlock(&f->w->lock);
 }
 
-static int fake_read_staged(struct space *s, enum agent_mode mode, unsigned int first,
-			    unsigned int nr, void *buf)
+static void fake_read_staged(struct space *s, struct staged_read *rd, unsigned int nr)
 {
 	struct fake *f = fake_of(s);
 
 	us_mutex_lock(&f->w->lock);
-	for (unsigned int i = 0; i < nr; i++) {
-		struct staged *st = &f->staging[mode][first + i];
+	for (unsigned int k = 0; k < nr; k++) {
+		for (unsigned int i = 0; i < rd[k].nr_pages; i++) {
+			struct staged *st = &f->staging[rd[k].mode][rd[k].first + i];
 
-		if (!st->present)
-			FAKE_BUG("a page of staging is read that was not moved");
-		fake_fill_page(st->content, (char *)buf + ((size_t)i << PAGE_SHIFT));
+			if (!st->present)
+				FAKE_BUG("a page of staging is read that was not moved");
+			fake_fill_page(st->content, (char *)rd[k].buf + ((size_t)i << PAGE_SHIFT));
+		}
+		rd[k].err = 0;
 	}
 	us_mutex_unlock(&f->w->lock);
-	return 0;
 }
 
 static int fake_drop_staged(struct space *s, const uint32_t nr[NR_AGENT_MODES])

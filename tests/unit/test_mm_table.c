@@ -20,7 +20,7 @@ static int tear_down(void **state)
 
 static void put(struct table *t, uint64_t va, pw_t w)
 {
-	struct leaf *l = table_leaf(t, va, true, 3);
+	struct leaf *l = table_leaf(t, va, true);
 
 	assert_non_null(l);
 	table_set(t, l, leaf_index(va), w);
@@ -47,9 +47,9 @@ static void test_absent_leaf_reads_as_none(void **state)
 	(void)state;
 	table_init(&t, &pools);
 	assert_int_equal(table_get(&t, 0x7fffffffe000ull), 0);
-	assert_null(table_leaf(&t, 0x1000, false, 0));
+	assert_null(table_leaf(&t, 0x1000, false));
 	assert_null(table_next_leaf(&t, &va, 1ull << 47));
-	assert_null(table_leaf(&t, 1ull << 47, true, 0));
+	assert_null(table_leaf(&t, 1ull << 47, true));
 	table_check(&t);
 	table_deinit(&t);
 }
