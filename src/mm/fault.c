@@ -19,7 +19,13 @@
 #include "sys/proc.h"
 #include "trace/vmstat.h"
 
-static const char zero_page[PAGE_SIZE] __attribute__((aligned(4096)));
+#define TOUCH_AHEAD_PAGES 32u
+#define FILLS_WARM_BYTES MIB(1)
+#define READ_AHEAD_BYTES MIB(1)
+#define READ_AHEAD_FILLS 16u
+
+/* Never written, so that it takes no memory. */
+static char zero_pages[TOUCH_AHEAD_PAGES * PAGE_SIZE] __attribute__((aligned(4096)));
 
 static void fault_answered(struct space *s, uint64_t since_ns)
 {
@@ -42,26 +48,42 @@ void fault_defer(struct space *s, uint64_t va, bool write, uint64_t since_ns)
 
 /* ---- fills in flight ---- */
 
-static struct fill *fill_get(struct mm *mm)
+/* One of those that are free, if they are more than `spare`. */
+static struct fill *fill_get(struct mm *mm, unsigned int spare)
 {
 	struct fill *f = NULL;
 
 	us_mutex_lock(&mm->fills_lock);
-	if (!list_empty(&mm->free_fills)) {
+	if (mm->nr_free_fills > spare) {
 		f = list_first(&mm->free_fills, struct fill, node);
 		list_del(&f->node);
+		mm->nr_free_fills--;
+		mm->fills_warm_bytes -= f->warm_bytes;
 	}
 	us_mutex_unlock(&mm->fills_lock);
 	return f;
 }
 
+/*
+ * The memory of a buffer in use before is kept for the next fill, which takes the last one put
+ * back; but idle buffers may not hold more of the budget than FILLS_WARM_BYTES.
+ */
 static void fill_put(struct mm *mm, struct fill *f)
 {
-	/* Folios of 128 KiB and more would pin megabytes of the budget in idle buffers. */
-	if (f->order > 4)
-		mem_discard(f->buf, PAGE_SIZE << f->order);
+	bool keep;
+
+	f->warm_bytes = MAX(f->warm_bytes, (uint32_t)PAGE_SIZE << f->order);
 	us_mutex_lock(&mm->fills_lock);
+	keep = mm->fills_warm_bytes + f->warm_bytes <= FILLS_WARM_BYTES;
+	us_mutex_unlock(&mm->fills_lock);
+	if (!keep) {
+		mem_discard(f->buf, f->warm_bytes);
+		f->warm_bytes = 0;
+	}
+	us_mutex_lock(&mm->fills_lock);
+	mm->fills_warm_bytes += f->warm_bytes;
 	list_add_head(&mm->free_fills, &f->node);
+	mm->nr_free_fills++;
 	us_mutex_unlock(&mm->fills_lock);
 }
 
@@ -78,58 +100,28 @@ static bool fill_in_flight(struct space *s, swp_t e, uint64_t va, unsigned int s
 	return false;
 }
 
-/* ---- order of folios (auto) ---- */
-
-/*
- * Notes a fault that brought [start, end) back, and learns from it: faults that continue one of
- * the last streams (in either direction) raise the order of the leaf, others lower it. A folio
- * costs about as much per page as four scattered pages when it is used whole, and is dead weight
- * when one page of it is used.
- */
-static void learn_order(struct space *s, struct leaf *l, uint64_t start, uint64_t end)
-{
-	bool sequential = false;
-	int slot = -1;
-
-	for (int i = 0; i < NR_STREAMS; i++) {
-		if (s->stream_end[i] == start || s->stream_start[i] == end) {
-			sequential = true;
-			slot = i;
-		}
-	}
-	if (slot < 0)
-		slot = (int)(s->stream_next++ % NR_STREAMS);
-	s->stream_start[slot] = start;
-	s->stream_end[slot] = end;
-	l->score = (int8_t)CLAMP(l->score + (sequential ? 1 : -1), -2, 4);
-	if (l->score >= 2 && l->order < 6) {
-		l->order++;
-		l->score = 0;
-	} else if (l->score <= -2 && l->order > 0) {
-		l->order--;
-		l->score = 0;
-	}
-	/* New leaves start from what was learnt last. */
-	s->order = (uint8_t)((s->order * 3 + l->order + 2) / 4);
-}
-
 /* ---- bringing a folio back ---- */
 
 /*
  * Sets the word of a page that a fill made resident. keep: the older copy stays referenced, so
  * that an unchanged eviction costs nothing. lock held.
  */
-static void set_resident(struct space *s, struct leaf *l, unsigned int idx, bool keep)
+static void set_resident_as(struct space *s, struct leaf *l, unsigned int idx, bool keep,
+			    uint8_t gen)
 {
 	pw_t w = l->w[idx];
 
 	if (keep) {
-		table_set(&s->table, l, idx,
-			  pw_make(PW_RESIDENT, pw_entry(w), pw_sub(w), mm_gen(s->mm)));
+		table_set(&s->table, l, idx, pw_make(PW_RESIDENT, pw_entry(w), pw_sub(w), gen));
 		return;
 	}
 	space_drop_word(s, l, idx);
-	table_set(&s->table, l, idx, pw_make(PW_RESIDENT, 0, 0, mm_gen(s->mm)));
+	table_set(&s->table, l, idx, pw_make(PW_RESIDENT, 0, 0, gen));
+}
+
+static void set_resident(struct space *s, struct leaf *l, unsigned int idx, bool keep)
+{
+	set_resident_as(s, l, idx, keep, mm_gen(s->mm));
 }
 
 static bool is_out(struct space *s, uint64_t va, swp_t e, unsigned int sub)
@@ -155,7 +147,7 @@ static unsigned int skip_guarded(struct space *s, uint64_t va, unsigned int nr)
 		good++;
 	for (unsigned int i = good; i < nr && (pm[i] & PAGEMAP_GUARD); i++) {
 		uint64_t a = va + ((uint64_t)i << PAGE_SHIFT);
-		struct leaf *l = table_leaf(&s->table, a, false, 0);
+		struct leaf *l = table_leaf(&s->table, a, false);
 
 		if (l)
 			space_drop_word(s, l, leaf_index(a));
@@ -172,6 +164,8 @@ static unsigned int skip_guarded(struct space *s, uint64_t va, unsigned int nr)
 static int64_t fill_run(struct space *s, struct fill *f, uint64_t va, unsigned int sub,
 			unsigned int nr, bool keep)
 {
+	/* What nobody asked for, and what follows nothing, is the first to leave again. */
+	uint8_t gen = (uint8_t)(mm_gen(s->mm) - (f->alone && va != f->va));
 	const char *src = (const char *)f->buf + ((size_t)sub << PAGE_SHIFT);
 	unsigned int done = 0;
 
@@ -190,7 +184,8 @@ static int64_t fill_run(struct space *s, struct fill *f, uint64_t va, unsigned i
 		if (n <= 0)
 			return done ? (int64_t)done : n;
 		for (int64_t i = 0; i < n; i++, a += PAGE_SIZE)
-			set_resident(s, table_leaf(&s->table, a, false, 0), leaf_index(a), keep);
+			set_resident_as(s, table_leaf(&s->table, a, false), leaf_index(a), keep,
+					gen);
 		done += (unsigned int)n;
 	}
 	return done;
@@ -251,7 +246,7 @@ static int poison_folio(struct space *s, struct fill *f)
 			return -EAGAIN;
 		if (r == -EAGAIN)
 			continue; /* it comes again when it is touched */
-		l = table_leaf(&s->table, va, false, 0);
+		l = table_leaf(&s->table, va, false);
 		space_drop_word(s, l, leaf_index(va));
 		table_set(&s->table, l, leaf_index(va), pw_make(PW_POISONED, 0, 0, 0));
 		s->ops->wake(s, va);
@@ -266,7 +261,7 @@ static void fill_done(struct swap_load *load)
 	struct fill *f = load->priv;
 	struct space *s = f->space;
 	struct mm *mm = s->mm;
-	bool retry, unsealed = load->result == -EAGAIN;
+	bool retry, unsealed = load->result == -EAGAIN, ahead = f->ahead;
 	int64_t n = 0;
 
 	us_mutex_lock(&s->lock);
@@ -275,6 +270,8 @@ static void fill_done(struct swap_load *load)
 		/* nobody waits any more */
 	} else if (!is_out(s, f->va, load->entry, f->sub)) {
 		s->ops->wake(s, f->va); /* something newer happened to the address */
+	} else if (load->result && ahead) {
+		/* Who touches it will ask, and get the error. */
 	} else if (load->result == -EAGAIN) {
 		fault_defer(s, f->va, f->write, f->since_ns);
 	} else if (load->result) {
@@ -282,13 +279,12 @@ static void fill_done(struct swap_load *load)
 			fault_defer(s, f->va, f->write, f->since_ns);
 	} else {
 		n = fill_folio(s, f);
-		if (n == -EAGAIN) {
+		if (n == -EAGAIN && !ahead)
 			fault_defer(s, f->va, f->write, f->since_ns);
-		} else if (n <= 0) {
+		else if (n <= 0)
 			s->ops->wake(s, f->va);
-		} else {
+		else if (!ahead)
 			fault_answered(s, f->since_ns);
-		}
 	}
 	retry = s->nr_deferred > 0;
 	us_mutex_unlock(&s->lock);
@@ -302,9 +298,9 @@ static void fill_done(struct swap_load *load)
 }
 
 /* lock held; drops and retakes nothing: the load starts after the caller let go. */
-static struct fill *fill_prepare(struct space *s, uint64_t va, pw_t w, bool write, uint64_t since)
+static struct fill *fill_prepare(struct space *s, uint64_t va, pw_t w, unsigned int spare)
 {
-	struct fill *f = fill_get(s->mm);
+	struct fill *f = fill_get(s->mm, spare);
 
 	if (!f)
 		return NULL;
@@ -312,8 +308,9 @@ static struct fill *fill_prepare(struct space *s, uint64_t va, pw_t w, bool writ
 	f->va = va;
 	f->sub = pw_sub(w);
 	f->order = swap_order(s->mm->swap, pw_entry(w));
-	f->write = write;
-	f->since_ns = since;
+	f->write = f->alone = false;
+	f->ahead = spare > 0;
+	f->since_ns = 0;
 	memset(&f->load, 0, sizeof(f->load));
 	f->load.entry = pw_entry(w);
 	f->load.buf = f->buf;
@@ -337,18 +334,60 @@ static enum fault_result after_copy(struct space *s, uint64_t va, int64_t r)
 	return FAULT_DONE;
 }
 
-/* A page that has never been filled by us. lock held. */
-static enum fault_result first_touch(struct space *s, uint64_t va, bool write)
+/* Pages [va, va+nr) of l of which nothing is known, nr >= 1: how many there are from va on. */
+static unsigned int count_unknown(const struct leaf *l, uint64_t va, unsigned int nr)
 {
-	struct leaf *l = table_leaf(&s->table, va, true, s->order);
+	unsigned int idx = leaf_index(va), n = 1;
+
+	nr = MIN(nr, LEAF_PAGES - idx);
+	while (n < nr && l->w[idx + n] == 0)
+		n++;
+	return n;
+}
+
+/*
+ * How many pages to answer a first touch with. A program that goes through new memory page by page
+ * gets the next ones before it asks, in growing steps; each saves it a fault. They count in the
+ * budget, so only where there is room to spare. Nothing is lost by it: the kernel fills only what
+ * is missing (EEXIST ends it), of one registered mapping (ENOENT), while no event is unread; a page
+ * that the program gave up meanwhile would have been read as zeros all the same. lock held.
+ */
+static unsigned int touch_ahead(struct space *s, const struct leaf *l, uint64_t va)
+{
+	unsigned int nr = locality_ahead(&s->locality, va, TOUCH_AHEAD_PAGES), known;
+
+	nr = count_unknown(l, va, nr);
+	if (nr == 1 || !mm_room_ahead(s->mm, nr))
+		return 1;
+	known = skip_guarded(s, va + PAGE_SIZE, nr - 1);
+	return 1 + known;
+}
+
+/* A page that has never been filled by us. Returns pages filled in *filled. lock held. */
+static enum fault_result first_touch(struct space *s, uint64_t va, bool write, uint64_t *filled)
+{
+	struct leaf *l = table_leaf(&s->table, va, true);
+	unsigned int nr = 1;
 	int64_t r;
 
 	if (!l)
 		return FAULT_AGAIN; /* no memory for tables; kswapd may make some */
-	r = write ? s->ops->copy(s, va, zero_page, 1) : s->ops->zeropage(s, va);
+	if (write) {
+		nr = touch_ahead(s, l, va);
+		r = s->ops->copy(s, va, zero_pages, nr);
+		/* The mapping may end before: then the kernel fills none of them. */
+		if (r < 0 && nr > 1)
+			r = s->ops->copy(s, va, zero_pages, 1);
+	} else {
+		r = s->ops->zeropage(s, va);
+	}
 	if (r >= 0) {
-		set_resident(s, l, leaf_index(va), false);
-		vmstat_add(VMSTAT_pgzerofill, 1);
+		nr = write ? (unsigned int)r : 1;
+		for (unsigned int i = 0; i < nr; i++)
+			set_resident(s, l, leaf_index(va) + i, false);
+		locality_touched(&s->locality, va, nr);
+		vmstat_add(VMSTAT_pgzerofill, nr);
+		*filled = nr;
 	}
 	return after_copy(s, va, r);
 }
@@ -360,8 +399,8 @@ static enum fault_result first_touch(struct space *s, uint64_t va, bool write)
  */
 static enum fault_result refill_resident(struct space *s, uint64_t va)
 {
-	struct leaf *l = table_leaf(&s->table, va, false, 0);
-	int64_t r = s->ops->copy(s, va, zero_page, 1);
+	struct leaf *l = table_leaf(&s->table, va, false);
+	int64_t r = s->ops->copy(s, va, zero_pages, 1);
 
 	if (r > 0)
 		set_resident(s, l, leaf_index(va), false);
@@ -377,8 +416,9 @@ static enum fault_result refill_resident(struct space *s, uint64_t va)
 static enum fault_result fault_isolated(struct space *s, uint64_t va, pw_t w, bool held)
 {
 	char page[PAGE_SIZE] __attribute__((aligned(4096)));
-	struct leaf *l = table_leaf(&s->table, va, false, 0);
+	struct leaf *l = table_leaf(&s->table, va, false);
 	int i = space_find_item(s, va, pw_entry(w));
+	struct staged_read rd = {.buf = page, .nr_pages = 1};
 	unsigned int sub;
 	int64_t r;
 
@@ -389,13 +429,15 @@ static enum fault_result fault_isolated(struct space *s, uint64_t va, pw_t w, bo
 	sub = (unsigned int)((va - s->item[i].va) >> PAGE_SHIFT);
 	if (sub >= s->ops->moved(s, (unsigned int)i)) {
 		s->ops->cancel(s, (unsigned int)i);
-		r = s->ops->copy(s, va, zero_page, 1);
+		r = s->ops->copy(s, va, zero_pages, 1);
 		if (r >= 0 || r == -EEXIST)
 			set_resident(s, l, leaf_index(va), false);
 		return after_copy(s, va, r);
 	}
-	r = s->ops->read_staged(s, s->item[i].mode, s->item[i].staging + sub, 1, page);
-	if (r < 0)
+	rd.mode = s->item[i].mode;
+	rd.first = (uint16_t)(s->item[i].staging + sub);
+	s->ops->read_staged(s, &rd, 1);
+	if (rd.err)
 		return FAULT_AGAIN;
 	r = s->ops->copy(s, va, page, 1);
 	if (r >= 0) {
@@ -404,6 +446,37 @@ static enum fault_result fault_isolated(struct space *s, uint64_t va, pw_t w, bo
 		vmstat_add(VMSTAT_pgactivate, 1);
 	}
 	return after_copy(s, va, r);
+}
+
+/*
+ * Reads ahead of a program that goes upwards through memory that is on a disk: folios that follow
+ * are on their way before it asks for them, up to READ_AHEAD_BYTES. Called at a fault that starts
+ * a load and at one that has caught up with what is on its way, so there is always something on
+ * the way. Fills ahead are as safe as others: fill_run() says why. lock held.
+ */
+static unsigned int prepare_ahead(struct space *s, uint64_t va, struct fill **fills)
+{
+	struct stream *st = locality_upwards(&s->locality, va, READ_AHEAD_BYTES);
+	unsigned int nr = 0;
+
+	while (st && nr < READ_AHEAD_FILLS && st->end - va < READ_AHEAD_BYTES) {
+		pw_t w = table_get(&s->table, st->end);
+		uint64_t pages;
+
+		if (pw_state(w) != PW_OUT || pw_sub(w) ||
+		    fill_in_flight(s, pw_entry(w), st->end, 0))
+			break;
+		pages = 1ull << swap_order(s->mm->swap, pw_entry(w));
+		if (!mm_room_ahead(s->mm, pages))
+			break;
+		fills[nr] = fill_prepare(s, st->end, w, NR_FILLS / 2);
+		if (!fills[nr])
+			break;
+		st->end += pages << PAGE_SHIFT;
+		nr++;
+		vmstat_add(VMSTAT_swap_ra, pages);
+	}
+	return nr;
 }
 
 static void start_load(struct fill *f)
@@ -436,9 +509,10 @@ static bool need_room(struct space *s, uint64_t va)
 enum fault_result fault_try(struct space *s, uint64_t va, bool write, uint64_t since_ns, bool held)
 {
 	enum fault_result r = FAULT_DONE;
-	struct fill *f = NULL;
+	struct fill *f = NULL, *ahead[READ_AHEAD_FILLS];
+	unsigned int nr_ahead = 0;
 	bool major = false;
-	uint64_t filled = 0;
+	uint64_t filled = 0, base;
 	struct leaf *l;
 	pw_t w;
 
@@ -460,8 +534,7 @@ enum fault_result fault_try(struct space *s, uint64_t va, bool write, uint64_t s
 	}
 	switch (pw_state(w)) {
 	case PW_NONE:
-		r = need_room(s, va) ? first_touch(s, va, write) : FAULT_AGAIN;
-		filled = r == FAULT_DONE;
+		r = need_room(s, va) ? first_touch(s, va, write, &filled) : FAULT_AGAIN;
 		break;
 	case PW_RESIDENT:
 		r = refill_resident(s, va);
@@ -470,17 +543,23 @@ enum fault_result fault_try(struct space *s, uint64_t va, bool write, uint64_t s
 		r = fault_isolated(s, va, w, held);
 		break;
 	case PW_OUT:
-		if (fill_in_flight(s, pw_entry(w), va, pw_sub(w)) ||
-		    !need_room(s, va) ||
-		    !(f = fill_prepare(s, va, w, write, since_ns))) {
+		if (fill_in_flight(s, pw_entry(w), va, pw_sub(w))) {
+			nr_ahead = prepare_ahead(s, va, ahead);
 			r = FAULT_AGAIN;
 			break;
 		}
+		if (!need_room(s, va) || !(f = fill_prepare(s, va, w, 0))) {
+			r = FAULT_AGAIN;
+			break;
+		}
+		f->write = write;
+		f->since_ns = since_ns;
 		major = true;
-		l = table_leaf(&s->table, va, false, 0);
-		if (s->mm->cfg.order < 0)
-			learn_order(s, l, va - ((uint64_t)f->sub << PAGE_SHIFT),
-				    va + ((uint64_t)((1u << f->order) - f->sub) << PAGE_SHIFT));
+		l = table_leaf(&s->table, va, false);
+		base = va - ((uint64_t)f->sub << PAGE_SHIFT);
+		f->alone = !locality_back(&s->locality, l, base, base + (PAGE_SIZE << f->order));
+		if (!f->alone && !swap_load_is_fast(s->mm->swap, pw_entry(w)))
+			nr_ahead = prepare_ahead(s, va, ahead);
 		break;
 	case PW_POISONED:
 		(void)s->ops->poison(s, va, 1);
@@ -491,9 +570,11 @@ enum fault_result fault_try(struct space *s, uint64_t va, bool write, uint64_t s
 	if (filled)
 		mm_account_filled(s->mm, filled);
 	if (f)
-		start_load(f);
+		start_load(f); /* its end is the answer */
 	else if (r == FAULT_DONE)
 		fault_answered(s, since_ns);
+	for (unsigned int i = 0; i < nr_ahead; i++)
+		start_load(ahead[i]);
 	if (major)
 		vmstat_add(VMSTAT_pgmajfault, 1);
 	return r;

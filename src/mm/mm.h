@@ -49,7 +49,10 @@ struct fill {
 	uint64_t since_ns;
 	unsigned int sub, order;
 	bool write;
-	void *buf; /* MAX_FOLIO_BYTES of address space */
+	bool ahead; /* nobody has asked for it yet */
+	bool alone; /* the fault was out of sequence: the pages around it are not needed soon */
+	void *buf; /* MAX_FOLIO_BYTES of address space, of which */
+	uint32_t warm_bytes; /* were used before */
 };
 
 struct handler {
@@ -84,6 +87,8 @@ struct mm {
 	struct us_mutex fills_lock;
 	/* protected by fills_lock */
 	struct list_node free_fills;
+	unsigned int nr_free_fills;
+	uint64_t fills_warm_bytes; /* of those in free_fills */
 	struct fill fill[NR_FILLS];
 	char *fill_bufs;
 
@@ -151,6 +156,8 @@ int64_t space_evict(struct space *s, uint64_t nr_pages, unsigned int min_age);
 
 /* May another folio be filled? urgent: always, over budget if need be. */
 bool mm_room(struct mm *mm, bool urgent);
+/* Is there room for nr_pages that nobody waits for? */
+bool mm_room_ahead(struct mm *mm, uint64_t nr_pages);
 void mm_account_filled(struct mm *mm, uint64_t pages);
 void mm_account_moved(struct mm *mm, uint64_t pages);
 static inline uint8_t mm_gen(struct mm *mm)

@@ -23,6 +23,7 @@
 	X(swpout_unchanged)    /* evicted again unchanged: the old copy was kept */                \
 	X(swpout_shared)       /* same content as another entry: stored once */                    \
 	X(swpin_cached)	       /* brought back from the swap cache (second chance) */              \
+	X(swap_ra)	       /* pages whose load was started before they were asked for */          \
 	X(swap_corrupt)	       /* folios whose hash did not match */                               \
 	X(swap_io_error)       /* folios that a device did not give back or take */                \
 	X(pgpoison)	       /* pages poisoned */                                                \

@@ -26,6 +26,7 @@ BEHAVIOURS = {
     'splice_pipe': {},
     'remap_memory': {},
     'map_again': {},
+    'touch_in_order': {},
     'advise_pages': {},
     'advise_free': {},
     # Advice that comes after the registration is a stated limit, and on a busy machine it may.
