@@ -19,7 +19,7 @@
 #include "zpool/zpool.h"
 
 /* Pages that may stay with the pool after they became empty. */
-#define SLACK_BYTES ((64 + 32) * PAGE_SIZE)
+#define SLACK_BYTES ((256 + 32) * PAGE_SIZE)
 
 static void fill(void *p, size_t n, uint64_t seed)
 {
