@@ -3,8 +3,9 @@
  * The preloaded library: says hello for its process and starts the helper.
  *
  * The program's threads run this file in two places only: before main(), and in a forked child
- * before fork() or _Fork() returns there. In both it makes a few system calls with all signals blocked, never
- * opens a descriptor in the program's table, and leaves no child that the program could reap.
+ * before fork() or _Fork() returns there. In both it makes a few system calls with all signals
+ * blocked, never opens a descriptor in the program's table, and leaves no child that the program
+ * could reap.
  */
 #include "agent/agent.h"
 

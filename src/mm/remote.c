@@ -536,7 +536,7 @@ static struct space *remote_fork(struct space *parent, int child_fd)
 	if (c && pid && proc_has_seccomp(pid) != 0)
 		((struct agent_sentinel *)space_remote(c)->sentinel_page)->may_start_helper = 0;
 	if (c && pid && proc_field(pid, "status", "Threads:", &threads) == 0)
-		c->start_faults = START_FAULTS_A_THREAD * (unsigned int)(threads - 1);
+		c->start_faults = START_FAULTS_A_THREAD * (unsigned int)threads;
 	if (!c) {
 		/*
 		 * Closing child_fd would turn the child's missing pages into zeros. It stays open,
