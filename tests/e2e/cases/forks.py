@@ -2,7 +2,7 @@
 """fork: families larger than the budget, storms, and every way to make a child."""
 import subprocess
 
-from harness import MIB, case, check, need
+from harness import MIB, Skip, case, check, need
 
 
 @case(timeout=90)
@@ -149,6 +149,17 @@ def fork_without_handlers(t):
     for name in ('fork_unhelped', 'oom_kill'):
         check(run.vmstat(name) == 0, f'{name} is {run.vmstat(name)}')
     run.expect_within_budget()
+
+
+@case(timeout=90)
+def fork_of_many_threads(t):
+    """What the C library does in the child for each thread must not wait for the child's helper."""
+    run = t.under_uswap([t.program('forkthreads'), '3000', '150M'], ram=64 * MIB, timeout=80,
+                        swap=[f'file:{t.swap_dir}/swap:2G'], status=None)
+    if run.status == 77:
+        raise Skip('3000 threads are not to be had')
+    run.expect_status(0)
+    check(run.vmstat('oom_kill') == 0, f'oom_kill is {run.vmstat("oom_kill")}')
 
 
 @case()
