@@ -3,12 +3,14 @@
  * The preloaded library: says hello for its process and starts the helper.
  *
  * The program's threads run this file in two places only: before main(), and in a forked child
- * before fork() returns there. In both it makes a few system calls with all signals blocked, never
- * opens a descriptor in the program's table, and leaves no child that the program could reap.
+ * before fork() or _Fork() returns there. In both it makes a few system calls with all signals
+ * blocked, never opens a descriptor in the program's table, and leaves no child that the program
+ * could reap.
  */
 #include "agent/agent.h"
 
 #include <asm/signal.h>
+#include <linux/errno.h>
 #include <linux/futex.h>
 #include <linux/mman.h>
 #include <linux/sched.h>
@@ -25,6 +27,10 @@ struct agent_local agent_local;
 /* glibc's registration of fork handlers; absent in other C libraries. */
 extern int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
 			     void *dso) __attribute__((weak));
+/* Where it is in a library of its own (glibc before 2.34) the C library has no _Fork() either. */
+extern void *dlsym(void *handle, const char *name) __attribute__((weak));
+#define RTLD_NEXT_ ((void *)-1l)
+extern int *__errno_location(void) __attribute__((weak));
 extern void *__dso_handle __attribute__((visibility("hidden")));
 void *__dso_handle = &__dso_handle;
 
@@ -98,6 +104,34 @@ static void fork_child(void)
 	(void)start_helper(AGENT_FORKED);
 }
 
+static void find_libc_fork(void)
+{
+	if (dlsym && !agent_local.libc_fork)
+		agent_local.libc_fork = (int32_t(*)(void))dlsym(RTLD_NEXT_, "_Fork");
+}
+
+/*
+ * _Fork() runs no handlers, and a child without a helper can never be evicted: what it holds is
+ * lost to the budget, and others would be ended for it. The C library's own fork() calls its
+ * _Fork() directly, not this one. Like _Fork() this may be called by a handler of a signal: the
+ * look-up, which may not, is done before main().
+ */
+__attribute__((visibility("default"))) int32_t _Fork(void)
+{
+	int32_t pid;
+
+	find_libc_fork(); /* a constructor that runs before ours */
+	if (!agent_local.libc_fork) {
+		if (__errno_location)
+			*__errno_location() = ENOSYS;
+		return -1;
+	}
+	pid = agent_local.libc_fork();
+	if (pid == 0)
+		fork_child();
+	return pid;
+}
+
 static int copy_socket_path(char **envp)
 {
 	const char *key = AGENT_ENV_SOCKET "=";
@@ -143,6 +177,7 @@ __attribute__((constructor)) static void agent_init(int argc, char **argv, char 
 {
 	(void)argc;
 	(void)argv;
+	find_libc_fork();
 	/* musl calls constructors without arguments: what is in their place is no environment. */
 	if (!__register_atfork)
 		return;

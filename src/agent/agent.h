@@ -2,7 +2,7 @@
 /*
  * Private to the agent: what its files share.
  *
- *   agent.c   the constructor and the fork handler, run by the program's own threads
+ *   agent.c   the constructor, the fork handler and _Fork(), run by the program's own threads
  *   helper.c  the helper process, which shares the program's memory and nothing else
  *   filter.c  the helper's seccomp filter
  *   remap.c   mremap() for the program, which tries again where registration was late
@@ -34,6 +34,7 @@ struct agent_local {
 	int32_t program;   /* pid as the program sees it */
 	int32_t mid;	   /* the short-lived parent of the helper */
 	int32_t helper;
+	int32_t (*libc_fork)(void); /* the C library's _Fork(); NULL: it has none */
 	uint32_t status; /* enum helper_status; futex */
 	struct agent_ctl *ctl; /* the control page, of the memory that bears ctl_nonce; or NULL */
 	uint64_t ctl_nonce;

@@ -377,7 +377,7 @@ static struct space *copy_for_child(struct space *s, const struct event *e)
 	if (!child)
 		return NULL;
 	child->locality = s->locality;
-	child->start_faults = START_FAULTS;
+	child->start_faults += START_FAULTS;
 	space_adopt_inherit(child, s);
 	for_each_word(s, 0, 1ull << 47, fork_one, child);
 	return child;

@@ -562,6 +562,7 @@ static struct space *remote_fork(struct space *parent, int child_fd)
 {
 	struct space *c = remote_alloc(parent->mm, child_fd, parent->sentinel);
 	pid_t pid = space_remote(parent)->pid;
+	uint64_t threads;
 
 	/*
 	 * The child may start a helper, which takes system calls, unless a thread of its parent has
@@ -569,6 +570,8 @@ static struct space *remote_fork(struct space *parent, int child_fd)
 	 */
 	if (c && pid && proc_has_seccomp(pid) != 0)
 		((struct agent_sentinel *)space_remote(c)->sentinel_page)->may_start_helper = 0;
+	if (c && pid && proc_field(pid, "status", "Threads:", &threads) == 0)
+		c->start_faults = START_FAULTS_A_THREAD * (unsigned int)threads;
 	if (!c) {
 		/*
 		 * Closing child_fd would turn the child's missing pages into zeros. It stays open,

@@ -125,8 +125,15 @@ struct space_ops {
  * Faults of a forked child that need not wait for room before its helper runs: a thread that
  * forked needs its stack, and what its fork handlers touch, to start it. Were it made to wait,
  * it would wait for itself where its own memory is what fills the budget.
+ * The C library's fork() also writes to what it keeps of each other thread of the parent: at the
+ * top of the thread's stack, over at most two pages, and in its arena of malloc.
+ *
+ * Nobody waits for ever then: the child's helper is started without a fault that waits, and runs
+ * on memory that is not managed; the main loop answers it without touching managed memory. With
+ * the helper the child's memory can be moved out, so what the child touches later may wait.
  */
 #define START_FAULTS 64u
+#define START_FAULTS_A_THREAD 3u
 
 #define MAX_DEFERRED 256u
 struct deferred {

@@ -2,7 +2,8 @@
 /*
  * Who is ended when faults wait and nothing more can be moved out.
  *
- * The largest process gets SIGKILL. It may not come to its end: one that is traced stops there for
+ * One process gets SIGKILL: where devices are full the largest, else who holds most of what cannot
+ * be moved out. It may not come to its end: one that is traced stops there for
  * its tracer, and the tracer may be who waits for room. So what it holds is taken from it, and if
  * that is not enough the next one is ended.
  */
@@ -23,22 +24,58 @@
 /* How often in vain it is looked for room, OOM_WAIT_NS each, until the next process is ended. */
 #define VICTIM_ROUNDS 3
 
-/* The largest process that was not ended yet, by what it holds in RAM and on devices. lock held. */
-static struct proc *largest(struct job *j)
+/*
+ * The largest process that was not ended yet, by what it holds in RAM, and if swapped on devices.
+ * lock held.
+ */
+static struct proc *largest(struct job *j, bool swapped, uint64_t *most)
 {
 	struct proc *best = NULL;
-	uint64_t most = 0;
 
+	*most = 0;
 	list_for_each(n, &j->procs) {
 		struct proc *p = list_entry(n, struct proc, node);
-		uint64_t pages = p->anon_pages + (p->space ? p->space->table.nr_swapped : 0);
+		uint64_t pages = p->anon_pages;
 
-		if (!p->oom_victim && pages > most) {
-			most = pages;
+		if (swapped && p->space)
+			pages += p->space->table.nr_swapped;
+		if (!p->oom_victim && pages > *most) {
+			*most = pages;
 			best = p;
 		}
 	}
 	return best;
+}
+
+/*
+ * Where devices take more and yet nothing could be moved for OOM_WAIT_NS, what is resident is what
+ * cannot be moved: its holder is ended, and not one whose memory did move out, which would make no
+ * room. Unless nobody holds enough of it that kswapd would come to rest: then the budget is full of
+ * what the supervisor keeps for those who are out. lock held.
+ */
+static struct proc *choose_victim(struct job *j)
+{
+	uint64_t most;
+	struct watermarks wm;
+	struct proc *p = NULL;
+
+	(void)reclaim_limit(&j->mm.reclaim, &wm);
+	if (!atomic_load(&j->mm.out_of_room)) {
+		p = largest(j, false, &most);
+		if (most < bytes_to_pages(wm.high))
+			p = NULL;
+	}
+	return p ? p : largest(j, true, &most);
+}
+
+/* "": it can be moved. lock held. */
+static const char *why_not_movable(const struct proc *p)
+{
+	if (p->space && p->space->ops->can_move(p->space))
+		return "";
+	if (p->reason[0])
+		return p->reason;
+	return p->space ? "cannot be moved now" : "not managed";
 }
 
 /* What holds the budget, for who runs with -v. lock held. */
@@ -61,14 +98,13 @@ static void describe_memory(struct job *j)
 	list_for_each(n, &j->procs) {
 		struct proc *p = list_entry(n, struct proc, node);
 		struct space *s = p->space;
+		const char *why = why_not_movable(p);
 
-		log_info("pid %d (%s): %llu KiB resident, of it %llu KiB known and movable%s; %llu "
-			 "KiB swapped; %u faults wait",
+		log_info("pid %d (%s): %llu KiB resident, of it %llu KiB known and movable%s%s%s; "
+			 "%llu KiB swapped; %u faults wait",
 			 p->pid, p->comm, (unsigned long long)(p->anon_pages << (PAGE_SHIFT - 10)),
 			 (unsigned long long)((s ? s->table.nr_resident : 0) << (PAGE_SHIFT - 10)),
-			 !s			? " (not managed)"
-			 : s->ops->can_move(s) ? ""
-						: " (cannot be moved now)",
+			 *why ? " (" : "", why, *why ? ")" : "",
 			 (unsigned long long)((s ? s->table.nr_swapped : 0) << (PAGE_SHIFT - 10)),
 			 s ? s->nr_deferred : 0);
 	}
@@ -111,8 +147,8 @@ static void end_victim(struct job *j, struct proc *p)
 	p->oom_victim = true;
 	j->oom_pending = true;
 	j->oom_rounds = 0;
-	log_error("out of room: %s the budget of %llu MiB %s full: ended the largest "
-		  "process, pid %d (%s), with %llu MiB resident and %llu MiB swapped; %s",
+	log_error("out of room: %s the budget of %llu MiB %s full: ended "
+		  "pid %d (%s), with %llu MiB resident and %llu MiB swapped; %s",
 		  full ? "all swap devices and" : "nothing more can be moved out and",
 		  (unsigned long long)(atomic_load(&j->mm.limit) >> 20), full ? "are" : "is",
 		  p->pid, p->comm, (unsigned long long)(p->anon_pages >> 8),
@@ -136,7 +172,7 @@ bool job_out_of_memory(void *job)
 	if (j->oom_pending)
 		reap_victims(j);
 	if (!waits)
-		p = largest(j);
+		p = choose_victim(j);
 	if (p)
 		end_victim(j, p);
 	us_mutex_unlock(&j->lock);

@@ -8,7 +8,6 @@ import socket
 import subprocess
 import time
 
-from cases.stress import EVICTABLE
 from harness import MIB, Failure, case, check, check_report
 
 
@@ -163,7 +162,7 @@ def set_ram(t):
 @case(timeout=60)
 def stat_under_load(t):
     """Asked all the time, a job neither stops nor answers nonsense."""
-    run = t.start([t.program('stress'), '-s', '5', '-o', EVICTABLE], ram=40 * MIB)
+    run = t.start([t.program('stress'), '-s', '5'], ram=40 * MIB)
     time.sleep(0.5)
     asked = 0
     while run.proc.poll() is None and asked < 60:

@@ -5,7 +5,6 @@ import re
 import time
 
 from harness import MIB, case, check, need, read_text
-from cases.stress import EVICTABLE
 
 COUNTS = re.compile(rb'right=(\d+) lost=(\d+) wrong=(\d+) efault=(\d+) fault_address_wrong=(\d+)')
 
@@ -150,7 +149,7 @@ def read_ahead(t):
 @case(timeout=90)
 def slow_and_racing(t):
     """A delay widens every window between writing a page and wanting it back."""
-    run = t.under_uswap([t.program('stress'), '-s', '8', '-S', '5', '-o', EVICTABLE],
+    run = t.under_uswap([t.program('stress'), '-s', '8', '-S', '5'],
                         ram=40 * MIB,
                         swap=[f'file:{t.swap_dir}/swap:512M,delay-read=300,delay-write=1000'],
                         timeout=60)

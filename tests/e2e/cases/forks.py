@@ -2,7 +2,7 @@
 """fork: families larger than the budget, storms, and every way to make a child."""
 import subprocess
 
-from harness import MIB, case, check, need
+from harness import MIB, Skip, case, check, need
 
 
 @case(timeout=90)
@@ -133,11 +133,42 @@ print("bad", bad, "hits" if hits else "no hits")
 @case()
 def raw_clone_children(t):
     """Children that no handler sees: served, and counted."""
-    run = t.under_uswap([t.program('oncefork'), '-a', '32M', '-b', '96M', '-k', '-F'],
+    run = t.under_uswap([t.program('oncefork'), '-a', '32M', '-b', '96M', '-k', '-R'],
                         ram=96 * MIB, swap=[f'file:{t.swap_dir}/swap:1G'])
     check(b'wrong=0' in run.stdout, f'{run.stdout!r}')
     check(run.vmstat('fork_unhelped') == 1, f'fork_unhelped is {run.vmstat("fork_unhelped")}')
     run.expect_within_budget()
+
+
+@case()
+def fork_without_handlers(t):
+    """A child by _Fork, larger than the budget: it can be evicted, so nobody need be ended."""
+    run = t.under_uswap([t.program('oncefork'), '-a', '64M', '-b', '16M', '-k', '-F'],
+                        ram=40 * MIB, swap=[f'file:{t.swap_dir}/swap:1G'])
+    check(b'wrong=0' in run.stdout, f'{run.stdout!r}')
+    for name in ('fork_unhelped', 'oom_kill'):
+        check(run.vmstat(name) == 0, f'{name} is {run.vmstat(name)}')
+    run.expect_within_budget()
+
+
+@case(timeout=90)
+def fork_of_many_threads(t):
+    """What the C library does in the child for each thread must not wait for the child's helper."""
+    run = t.under_uswap([t.program('forkthreads'), '3000', '150M'], ram=64 * MIB, timeout=80,
+                        swap=[f'file:{t.swap_dir}/swap:2G'], status=None)
+    if run.status == 77:
+        raise Skip('3000 threads are not to be had')
+    run.expect_status(0)
+    check(run.vmstat('oom_kill') == 0, f'oom_kill is {run.vmstat("oom_kill")}')
+
+
+@case()
+def the_unmovable_child_is_ended(t):
+    """What is short of room is ended for what it keeps in RAM, not its parent, which is out."""
+    run = t.under_uswap([t.program('oncefork'), '-a', '64M', '-b', '16M', '-k', '-R'],
+                        ram=40 * MIB, swap=[f'file:{t.swap_dir}/swap:1G'], status=1)
+    check(b'wrong=1' in run.stdout, f'{run.stdout!r}: not only the child failed')
+    check(run.vmstat('oom_kill') == 1, f'oom_kill is {run.vmstat("oom_kill")}')
 
 
 @case()

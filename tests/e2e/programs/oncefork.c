@@ -5,11 +5,13 @@
  * Fills a first region while there is room, forks a child that ends (or, with -k, stays and checks
  * its own at the end), fills a second region so that room gets short, and walks that one so that
  * the first is the cold one. Then counts how many pages of the first region are out, and checks
- * all. -F: by _Fork, which runs no handlers.
+ * all. -F: by _Fork, -R: by a raw clone; neither runs handlers.
  * Prints "pages=P out=N wrong=W". Exit status 1 if W.
  */
 #define _GNU_SOURCE
+#include <signal.h>
 #include <stdio.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -24,6 +26,11 @@ static char *map(size_t bytes)
 	return p;
 }
 
+static pid_t raw_clone(void)
+{
+	return (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+}
+
 static size_t check(const char *p, size_t nr_pages, unsigned int seed)
 {
 	size_t bad = 0;
@@ -36,12 +43,13 @@ static size_t check(const char *p, size_t nr_pages, unsigned int seed)
 int main(int argc, char **argv)
 {
 	size_t first_bytes = 0, second_bytes = 0, nr_first, nr_second, out, bad = 0;
-	bool keep_child = false, raw = false;
+	bool keep_child = false;
+	pid_t (*make)(void) = fork;
 	int c, status = 0, end[2];
 	char *first, *second;
 	pid_t pid;
 
-	while ((c = getopt(argc, argv, "a:b:kF")) != -1) {
+	while ((c = getopt(argc, argv, "a:b:kFR")) != -1) {
 		if (c == 'a')
 			first_bytes = parse_bytes(optarg);
 		else if (c == 'b')
@@ -49,7 +57,9 @@ int main(int argc, char **argv)
 		else if (c == 'k')
 			keep_child = true;
 		else if (c == 'F')
-			raw = true;
+			make = _Fork;
+		else if (c == 'R')
+			make = raw_clone;
 		else
 			return 2;
 	}
@@ -60,7 +70,7 @@ int main(int argc, char **argv)
 	first = map(first_bytes);
 	for (size_t i = 0; i < nr_first; i++)
 		page_fill(first + i * PAGE_BYTES, page_tag_linear(1, i));
-	pid = raw ? _Fork() : fork();
+	pid = make();
 	if (pid < 0)
 		return 2;
 	if (pid == 0) {
