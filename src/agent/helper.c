@@ -349,10 +349,10 @@ static _Bool continues(const struct agent_item *a, const struct agent_item *b)
 }
 
 /*
- * MOVEs items of the ring [i, nr) that lie side by side with one call: a call costs more than the
- * pages it moves, most of all by the word that it sends to the CPU that runs the program. Returns
- * the items that are done; the first of those left, if it was tried, goes the way of do_item(),
- * which learns why it was refused. All of `moved` is noted before the permit goes.
+ * MOVEs the items of it[0, nr) that lie side by side, from the first on, with one call: a call costs
+ * more than the pages it moves, most of all by the word that it sends to the CPU that runs the
+ * program. Returns the items that are done; the first of those left, if it was tried, goes the way
+ * of do_item(), which learns why it was refused. All of `moved` is noted before the permit goes.
  */
 static uint32_t do_neighbours(struct helper *h, struct agent_item *it, uint32_t nr)
 {

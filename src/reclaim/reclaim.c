@@ -147,12 +147,12 @@ static void kswapd(void *arg)
 		uint64_t used;
 		bool start;
 
-		watch_beat(r->watch);
 		if (!r->kick && !r->waiters)
 			us_cond_timedwait(&r->wake, &r->lock, REST_NS);
 		r->kick = false;
 		start = r->waiters;
 		us_mutex_unlock(&r->lock);
+		watch_beat(r->watch);
 		used = r->ops->used(r->host);
 		us_mutex_lock(&r->lock);
 		start = !r->stop && (start || is_below(used, r->limit, r->wm.low));
