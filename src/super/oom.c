@@ -3,9 +3,9 @@
  * Who is ended when faults wait and nothing more can be moved out.
  *
  * One process gets SIGKILL: where devices are full the largest, else who holds most of what cannot
- * be moved out. It may not come to its end: one that is traced stops there for
- * its tracer, and the tracer may be who waits for room. So what it holds is taken from it, and if
- * that is not enough the next one is ended.
+ * be moved out. It may not come to its end: one that is traced stops there for its tracer, and the
+ * tracer may be who waits for room. So what it holds is taken from it, and if that is not enough
+ * the next one is ended.
  */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -123,8 +123,12 @@ static bool shared_with_survivor(struct job *j, const struct proc *p)
 }
 
 /*
- * Takes their resident memory from those that were ended and are still there. The kernel does it
- * only if all who share the memory are ending, so the helper must be ended, too. lock held.
+ * Takes their memory from those that were ended and are still there: what is resident, and what is
+ * out, which takes room where it is compressed. The kernel does the first only if all who share the
+ * memory are ending, so the helper must be ended, too; and then no thread runs in it any more that
+ * could miss the second (one that faults on its way out is woken by its SIGKILL, and who looks at
+ * it from outside by the end of the userfaultfd). The caller is kswapd, so no batch is in flight
+ * that space_kill() would have to wait for. lock held.
  */
 static void reap_victims(struct job *j)
 {
@@ -135,7 +139,8 @@ static void reap_victims(struct job *j)
 			continue;
 		if (p->helper_pidfd >= 0)
 			(void)syscall(SYS_pidfd_send_signal, p->helper_pidfd, SIGKILL, NULL, 0);
-		(void)syscall(SYS_process_mrelease, p->pidfd, 0);
+		if (syscall(SYS_process_mrelease, p->pidfd, 0) == 0 && p->space)
+			space_kill(p->space);
 	}
 }
 
