@@ -5,7 +5,10 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdint.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #define STACK_BYTES (256u << 10)
 
@@ -51,4 +54,25 @@ void us_thread_join(struct us_thread *t)
 		return;
 	pthread_join(t->id, NULL);
 	t->running = false;
+}
+
+/* struct sched_attr of sched_setattr(2), which the C library does not have. */
+struct sched_attr_v0 {
+	uint32_t size, policy;
+	uint64_t flags;
+	int32_t nice;
+	uint32_t priority;
+	uint64_t runtime_ns, deadline_ns, period_ns;
+};
+
+#define URGENT_SLICE_NS 100000ull /* the shortest that the kernel takes */
+
+void us_thread_urgent(void)
+{
+	struct sched_param sp = {.sched_priority = 1};
+	struct sched_attr_v0 slice = {
+		.size = sizeof(slice), .policy = SCHED_OTHER, .runtime_ns = URGENT_SLICE_NS};
+
+	if (sched_setscheduler(0, SCHED_FIFO, &sp) != 0)
+		(void)syscall(SYS_sched_setattr, 0, &slice, 0);
 }

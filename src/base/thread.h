@@ -24,6 +24,12 @@ struct us_thread {
  */
 int us_thread_start(struct us_thread *t, const char *name, int cpu, void (*fn)(void *), void *arg)
 	__must_check;
+/*
+ * The calling thread runs for microseconds and must not be late: real-time priority, or where that
+ * is not allowed a time slice so short that the scheduler prefers it when it wakes (Linux 6.12; in
+ * vain before).
+ */
+void us_thread_urgent(void);
 /* Waits for the thread's end; harmless if it was never started. */
 void us_thread_join(struct us_thread *t);
 

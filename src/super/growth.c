@@ -189,7 +189,6 @@ static void adopt_all(struct job *j)
 
 static void growth_thread(void *arg)
 {
-	struct sched_param sp = {.sched_priority = 1};
 	struct job *j = arg;
 	struct pollfd stop = {.fd = j->stop_fd, .events = POLLIN};
 	struct watch *watch = watch_start("growth thread");
@@ -198,7 +197,7 @@ static void growth_thread(void *arg)
 	bool was_short = false, ever_short = false;
 
 	/* It runs for microseconds, and being late costs the budget. */
-	(void)sched_setscheduler(0, SCHED_FIFO, &sp);
+	us_thread_urgent();
 	for (; !atomic_load(&j->stop); watch_beat(watch)) {
 		int64_t free_bytes = mm_measured(&j->mm, job_measure(j));
 		bool is_short = atomic_load(&j->mm.short_of_memory);
