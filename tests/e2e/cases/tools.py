@@ -611,15 +611,16 @@ def unprivileged_user(t):
     probe('600', False, True)
     probe('660', True, True)
 
-    words = ['sh', '-c', f'id -u; grep CapEff /proc/self/status; {t.program("fill")} -m 80M & '
-             f'{t.program("fill")} -m 80M; wait']
+    words = ['sh', '-c', f'id -u; grep CapEff /proc/self/status; {t.program("fill")} -m 120M & '
+             f'{t.program("fill")} -m 120M; wait']
     native = t.native([*as_user(t, '660'), *words], env=env)
     run = t.under_uswap(words, ram=64 * MIB, binary=binary, prefix=as_user(t, '660'), env=env)
     check(run.stdout == native.stdout and b'CapEff:\t0000000000000000' in run.stdout,
           f'{run.stdout!r}, natively {native.stdout!r}')
     check(not run.stderr, f'{run.stderr!r}')
     run.expect_swapped(10000)
-    run.expect_within_budget()
+    # No real-time priority for a plain user: two programs that take both CPUs can be seen late.
+    run.expect_within_budget(extra=48 * MIB)
     run.expect_right_content()
     check(os.listdir(t.path('runtime')) in ([], ['uswap']), f'{os.listdir(t.path("runtime"))}')
 
