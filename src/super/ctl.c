@@ -41,8 +41,9 @@ static void reply(int fd, int error, const char *text)
 
 static void set_ram(struct job *j, int fd, const char *value)
 {
-	char text[160], *end;
+	char text[200], *end;
 	unsigned long long bytes;
+	uint64_t least;
 
 	errno = 0;
 	bytes = strtoull(value, &end, 10);
@@ -54,6 +55,15 @@ static void set_ram(struct job *j, int fd, const char *value)
 		snprintf(text, sizeof(text), "ram=%llu: too small; the minimum is %llu MiB", bytes,
 			 (unsigned long long)(SUPER_MIN_RAM >> 20));
 		reply(fd, -EINVAL, text);
+		return;
+	}
+	least = devices_least_ram(j);
+	if (bytes < least && bytes < atomic_load(&j->mm.limit)) {
+		snprintf(text, sizeof(text),
+			 "ram=%llu: too small for what is compressed in memory now, which is not moved "
+			 "to a file; at least %llu MiB",
+			 bytes, (unsigned long long)(least >> 20));
+		reply(fd, -EBUSY, text);
 		return;
 	}
 	mm_set_limit(&j->mm, bytes & PAGE_MASK);

@@ -14,6 +14,8 @@
 #define DEFAULT_DIR "/var/tmp"
 #define DEFAULT_ZRAM_PRIO 100
 #define DEFAULT_FILE_PRIO 10
+/* Tables, staging, buffers, what kswapd keeps free: about, in a small job. */
+#define OWN_NEEDS_BYTES MIB(8)
 
 static struct dev *stack_test_devices(struct dev *d, const struct swap_spec *sp, int *err)
 {
@@ -26,8 +28,9 @@ static struct dev *stack_test_devices(struct dev *d, const struct swap_spec *sp,
 
 /*
  * What compressed memory may take of the budget, in which it counts. Where another device takes
- * what does not fit, half: the rest of the job runs in what is left. Where there is none, all but
- * an eighth: to end a process for want of room would be worse than to be slow.
+ * what does not fit, half of what uswap's own needs leave: the job runs in the other half. Where
+ * there is none, all but an eighth: to end a process for want of room would be worse than to be
+ * slow.
  */
 uint64_t devices_pool_limit(const struct job *j, uint64_t ram_bytes)
 {
@@ -35,7 +38,17 @@ uint64_t devices_pool_limit(const struct job *j, uint64_t ram_bytes)
 
 	for (unsigned int i = 0; i < j->cfg->nr_swaps; i++)
 		overflow |= j->cfg->swap[i].type != SWAP_SPEC_ZRAM;
-	return overflow ? ram_bytes / 2 : ram_bytes - ram_bytes / 8;
+	if (!overflow)
+		return ram_bytes - ram_bytes / 8;
+	return (ram_bytes - MIN(ram_bytes / 2, OWN_NEEDS_BYTES)) / 2;
+}
+
+uint64_t devices_least_ram(struct job *j)
+{
+	struct swap_usage u;
+
+	swap_usage(j->swap, &u);
+	return align_up(u.pool_bytes + u.metadata_bytes + OWN_NEEDS_BYTES, MIB(1));
 }
 
 static int add(struct job *j, const struct swap_spec *sp)

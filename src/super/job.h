@@ -90,6 +90,7 @@ struct job {
 	int front_fd;	     /* to the front process; -1: it has gone */
 	int uffd_dev;	     /* /dev/userfaultfd */
 	pid_t front, command, keeper;
+	int continue_front; /* scans during which a stopped front is to go on */
 	struct keeper_table *keeper_table;
 	struct watch *watch; /* of the main loop */
 	int self_statm_fd;
@@ -192,6 +193,8 @@ void hooks_read(void);
 /* devices.c: 0, or -errno after a message. */
 int devices_create(struct job *j);
 uint64_t devices_pool_limit(const struct job *j, uint64_t ram_bytes);
+/* The least budget that what is compressed now leaves room to run in: it cannot be moved on yet. */
+uint64_t devices_least_ram(struct job *j);
 /* A start that failed: removes the files that were to be kept. */
 void devices_forget(struct job *j);
 

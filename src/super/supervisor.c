@@ -35,6 +35,7 @@
 LOCK_CLASS_INHERITS(job_class, "job", RANK_JOB);
 
 #define SCAN_MS 50
+#define CONTINUE_SCANS 20
 #define LOG_PATIENCE_NS (2 * NSEC_PER_SEC)
 
 static void tell_front(struct job *j, uint32_t kind, int value, int final)
@@ -175,11 +176,30 @@ static bool job_is_empty(struct job *j)
 	return empty;
 }
 
+/*
+ * The front stopped because the command did. A shell's `fg` continues both, as they are of one
+ * group; but whoever continued the command alone does not know of the front. It may get the word
+ * to stop only after this, so it is looked at for some scans.
+ */
+static void continue_front(struct job *j)
+{
+	char comm[16], state;
+	pid_t ppid;
+
+	if (proc_stat(j->front, &ppid, &state, comm) == 0 && state == 'T')
+		(void)kill(j->front, SIGCONT);
+}
+
 static void command_changed(struct job *j, int st)
 {
 	if (WIFSTOPPED(st)) {
+		j->continue_front = 0;
 		tell_front(j, FRONT_STOPPED, WSTOPSIG(st), 0);
+	} else if (WIFCONTINUED(st)) {
+		j->continue_front = CONTINUE_SCANS;
+		continue_front(j);
 	} else if (WIFEXITED(st) || WIFSIGNALED(st)) {
+		continue_front(j);
 		j->command_ended = true;
 		j->command_status = st;
 	}
@@ -190,10 +210,10 @@ static void reap(struct job *j)
 	pid_t p;
 	int st;
 
-	while ((p = waitpid(-1, &st, WNOHANG | WUNTRACED | __WALL)) > 0) {
+	while ((p = waitpid(-1, &st, WNOHANG | WUNTRACED | WCONTINUED | __WALL)) > 0) {
 		if (p == j->command)
 			command_changed(j, st);
-		if (p == j->keeper && !WIFSTOPPED(st))
+		if (p == j->keeper && !WIFSTOPPED(st) && !WIFCONTINUED(st))
 			j->keeper = 0;
 		if (WIFEXITED(st) || WIFSIGNALED(st))
 			proc_ended(j, p);
@@ -230,6 +250,10 @@ static void on_timer(struct job *j)
 
 	(void)!read(j->timer_fd, &ticks, sizeof(ticks));
 	procs_scan(j, false);
+	if (j->continue_front) {
+		j->continue_front--;
+		continue_front(j);
+	}
 	if (j->ending)
 		job_kill_all(j);
 }

@@ -203,3 +203,17 @@ def impolite_clients(t):
     os.kill(run.pid, signal.SIGTERM)
     run.wait(10)
     run.expect_nothing_left()
+
+
+@case()
+def set_ram_below_what_is_compressed(t):
+    """It cannot be moved on, so a budget that it would fill is refused, and the job goes on."""
+    r, w = os.pipe()
+    run = t.start([t.program('fill'), '-m', '140M', '-w'], ram=64 * MIB, stdin=os.fdopen(r, 'rb'),
+                  swap=['zram:1G'])
+    run.wait_for_output('ready', timeout=30)
+    status, _, err = t.cli('set', 'ram=20M')
+    os.close(w)
+    run.wait(30).expect_status(0)
+    check(status != 0 and 'too small for what is compressed' in err, f'{status}: {err!r}')
+    run.expect_nothing_left()

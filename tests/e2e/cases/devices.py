@@ -195,6 +195,13 @@ def zram_only(t):
 
 
 @case()
+def smallest_budget(t):
+    """The default devices leave a program room to run in the least --ram, too."""
+    run = t.under_uswap([t.program('fill'), '-m', '60M', '-p', '2'], ram=16 * MIB)
+    check(run.stdout == b'fill: pages=15360 wrong=0\n', f'{run.stdout!r}')
+
+
+@case()
 def zram_alone_takes_more_than_half(t):
     """With no other device compressed memory may take most of the budget, until nothing is left."""
     run = t.under_uswap([t.program('fill'), '-m', '156M', '-p', '2'], ram=64 * MIB,

@@ -147,6 +147,17 @@ def supervisor_stopped_for_a_while(t):
 LOOPS = ('main loop', 'fault handler 0', 'growth thread', 'kswapd')
 
 
+@case(timeout=30)
+def stopped_and_continued(t):
+    """By a signal to the command alone, not by the terminal: uswap goes on with it, and ends."""
+    for signals in ('kill -STOP $$', 'kill -STOP $$; kill -STOP $$'):
+        again = '(for i in 1 2 3 4 5 6; do sleep 0.2; kill -CONT $$; done) &'
+        run = t.start(['bash', '-c', f'{again} {signals}; echo back; exit 7'], ram=32 * MIB)
+        run.wait(10).expect_status(7)
+        check(run.stdout == b'back\n', f'{run.stdout!r}')
+        run.expect_nothing_left()
+
+
 @case(timeout=90)
 def supervisor_hangs(t):
     """A loop of it that stops is named, and then the job ends as if the supervisor had died."""
