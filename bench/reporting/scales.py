@@ -29,7 +29,8 @@ class Log:
 
     def __init__(self, values, left, right):
         self.left, self.right = left, right
-        positive = [v for v in values if v]
+        # Nothing that is measured lies outside; a file that says so is shown at the edge.
+        positive = [min(max(v, 1e-12), 1e15) for v in values if v]
         low, high = min(positive, default=1), max(positive, default=10)
         steps = (1, 2, 5) if high / low < 300 else (1,)
         marks = [s * 10.0 ** e for e in range(-12, 16) for s in steps]
@@ -39,7 +40,7 @@ class Log:
 
     def at(self, value):
         low, high = self.marks[0], self.marks[-1]
-        part = math.log(max(value, low) / low) / math.log(high / low)
+        part = math.log(min(max(value, low), high) / low) / math.log(high / low)
         return self.left + (self.right - self.left) * part
 
     def ticks(self):

@@ -434,6 +434,9 @@ class BadInput(Base):
         self.expect_refusal([], 'FILE.json')
         self.expect_refusal(['--update', 'README.md', SAMPLE], '--update needs --table')
         self.expect_refusal(['-o', os.path.join(self.dir, 'no', 'p'), SAMPLE], 'No such file')
+        kept = self.write(sample(), 'kept.json')
+        self.expect_refusal(['-o', kept, kept], 'kept.json: would be overwritten')
+        self.assertTrue(self.read(kept).startswith('{'))
 
     def test_output_replaces_a_file_but_no_pipe_or_device(self):
         out = self.write('old', 'page.html')
@@ -461,7 +464,8 @@ class Numbers(unittest.TestCase):
             self.assertEqual(words, shown)
 
     def test_axes_hold_all_values_between_their_ends(self):
-        for values in ([0.2, 3], [7], [0], [], [1e-9, 1e9], [999, 1001], [3e-5, 4e-5]):
+        for values in ([0.2, 3], [7], [0], [], [1e-9, 1e9], [999, 1001], [3e-5, 4e-5],
+                       [1e-300, 5], [2, 1e200]):
             for kind in (scales.Linear, scales.Log, scales.Ratio):
                 scale = kind(values, 100, 200)
                 ticks = scale.ticks()
