@@ -23,11 +23,14 @@ def line(cells):
 
 
 def origin(comparisons):
-    """Where the figures come from, a sentence for each file."""
+    """Where the figures come from, a sentence for each file, or for several that are alike."""
+    sentences = []
     for source in sources(comparisons):
         runs = sorted({c.runs for c in comparisons if c.source is source})
-        yield escape(f'{source.date[:10]}, commit {text.commit(source)}, {text.machine(source)}; '
-                     f'runs of each arm: {" or ".join(text.count(r) for r in runs)}.')
+        sentences.append(escape(
+            f'{source.date[:10]}, commit {text.commit(source)}, {text.machine(source)}; '
+            f'runs of each arm: {" or ".join(text.count(r) for r in runs)}.'))
+    return list(dict.fromkeys(sentences))
 
 
 def cells(item, comparisons):
