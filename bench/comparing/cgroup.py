@@ -172,15 +172,16 @@ class Group:
     def peak_bytes(self):
         return max(self.number(self.peak_file) or 0, self.largest)
 
+    def oom_kills(self):
+        return self.system.counters(f'{self.folder}/{self.events_file}').get('oom_kill', 0)
+
 
 class Group1(Group):
     limit_file = 'memory.limit_in_bytes'
     usage_file = 'memory.usage_in_bytes'
     peak_file = 'memory.max_usage_in_bytes'
     mapped_key = 'mapped_file'
-
-    def oom_kills(self):
-        return self.system.counters(f'{self.folder}/memory.oom_control').get('oom_kill', 0)
+    events_file = 'memory.oom_control'
 
     def cpu_seconds(self):
         ns = self.number('cpuacct.usage', self.folders[-1])
@@ -192,9 +193,7 @@ class Group2(Group):
     usage_file = 'memory.current'
     peak_file = 'memory.peak'
     mapped_key = 'file_mapped'
-
-    def oom_kills(self):
-        return self.system.counters(f'{self.folder}/memory.events').get('oom_kill', 0)
+    events_file = 'memory.events'
 
     def cpu_seconds(self):
         used = self.system.counters(f'{self.folder}/cpu.stat').get('usage_usec')

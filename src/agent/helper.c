@@ -283,26 +283,32 @@ static void permit_release(struct helper *h)
 	__atomic_store_n(&h->ctl->moving, 0, __ATOMIC_SEQ_CST);
 }
 
+/* Pages moved (perhaps fewer: the rest says why when it is tried again), or -errno if none was. */
+static long move_pages(struct helper *h, const struct agent_item *it, uint32_t from, uint32_t nr)
+{
+	struct uffdio_move m;
+	long r;
+
+	m.dst = h->staging[it->mode] + (it->staging + from) * PAGE;
+	m.src = it->va + from * PAGE;
+	m.len = nr * PAGE;
+	m.mode = 0;
+	m.move = 0;
+	r = RAW3(__NR_ioctl, h->move_uffd, UFFDIO_MOVE, &m);
+	return r < 0 && m.move <= 0 ? r : (long)m.move / (long)PAGE;
+}
+
 /* MOVEs the rest of the item. Returns pages moved by this call, or -errno. Permit held. */
 static long move_rest(struct helper *h, struct agent_item *it)
 {
 	uint32_t done = (uint32_t)it->moved;
-	struct uffdio_move m;
 	long r;
 
 	if (__atomic_load_n(&it->cancel, __ATOMIC_SEQ_CST))
 		return -ECANCELED;
-	m.dst = h->staging[it->mode] + (it->staging + done) * PAGE;
-	m.src = it->va + done * PAGE;
-	m.len = (it->nr_pages - done) * PAGE;
-	m.mode = 0;
-	m.move = 0;
-	r = RAW3(__NR_ioctl, h->move_uffd, UFFDIO_MOVE, &m);
-	if (r < 0 && m.move <= 0)
-		return r;
-	/* The rest of a partial success says why when it is tried again. */
-	r = (long)m.move / (long)PAGE;
-	__atomic_store_n(&it->moved, it->moved + (int32_t)r, __ATOMIC_SEQ_CST);
+	r = move_pages(h, it, done, it->nr_pages - done);
+	if (r > 0)
+		__atomic_store_n(&it->moved, it->moved + (int32_t)r, __ATOMIC_SEQ_CST);
 	return r;
 }
 
@@ -357,7 +363,6 @@ static _Bool continues(const struct agent_item *a, const struct agent_item *b)
 static uint32_t do_neighbours(struct helper *h, struct agent_item *it, uint32_t nr)
 {
 	uint32_t n = 1, pages = it->nr_pages, done = 0;
-	struct uffdio_move m;
 	long moved;
 
 	while (!it->moved && n < nr && pages < JOIN_PAGES && continues(&it[n - 1], &it[n]))
@@ -371,13 +376,7 @@ static uint32_t do_neighbours(struct helper *h, struct agent_item *it, uint32_t 
 		permit_release(h);
 		return 0;
 	}
-	m.dst = h->staging[it->mode] + it->staging * PAGE;
-	m.src = it->va;
-	m.len = pages * PAGE;
-	m.mode = 0;
-	m.move = 0;
-	RAW3(__NR_ioctl, h->move_uffd, UFFDIO_MOVE, &m);
-	moved = (long)m.move / (long)PAGE;
+	moved = move_pages(h, it, 0, pages);
 	while (moved > 0 && done < n) {
 		uint32_t part = moved < it[done].nr_pages ? (uint32_t)moved : it[done].nr_pages;
 

@@ -70,17 +70,14 @@ static struct fill *fill_get(struct mm *mm, unsigned int spare)
  */
 static void fill_put(struct mm *mm, struct fill *f)
 {
-	bool keep;
-
 	f->warm_bytes = MAX(f->warm_bytes, (uint32_t)PAGE_SIZE << f->order);
 	us_mutex_lock(&mm->fills_lock);
-	keep = mm->fills_warm_bytes + f->warm_bytes <= FILLS_WARM_BYTES;
-	us_mutex_unlock(&mm->fills_lock);
-	if (!keep) {
+	if (mm->fills_warm_bytes + f->warm_bytes > FILLS_WARM_BYTES) {
+		us_mutex_unlock(&mm->fills_lock);
 		mem_discard(f->buf, f->warm_bytes);
 		f->warm_bytes = 0;
+		us_mutex_lock(&mm->fills_lock);
 	}
-	us_mutex_lock(&mm->fills_lock);
 	mm->fills_warm_bytes += f->warm_bytes;
 	list_add_head(&mm->free_fills, &f->node);
 	mm->nr_free_fills++;

@@ -35,18 +35,23 @@ static uint64_t cache_target(struct mm *mm)
 	return CLAMP(atomic_load(&mm->limit) / 16, MIB(1), MIB(128));
 }
 
-bool mm_room(struct mm *mm, bool urgent)
+/* Would free be at least min with so many bytes more in use? */
+static bool above_min(struct mm *mm, uint64_t bytes)
 {
 	struct watermarks wm;
 	uint64_t limit = reclaim_limit(&mm->reclaim, &wm);
-	uint64_t used = atomic_load_explicit(&mm->used, memory_order_relaxed);
 
+	return atomic_load_explicit(&mm->used, memory_order_relaxed) + wm.min + bytes <= limit;
+}
+
+bool mm_room(struct mm *mm, bool urgent)
+{
 	/*
 	 * The same test by which kswapd lets waiters go on: were it stricter by the size of a
 	 * folio, a fault could wait for ever while kswapd sees nothing to do. The folio may reach
 	 * below min; that is what min is for.
 	 */
-	if (urgent || used + wm.min <= limit)
+	if (urgent || above_min(mm, 0))
 		return true;
 	reclaim_need(&mm->reclaim);
 	return false;
@@ -54,11 +59,7 @@ bool mm_room(struct mm *mm, bool urgent)
 
 bool mm_room_ahead(struct mm *mm, uint64_t nr_pages)
 {
-	struct watermarks wm;
-	uint64_t limit = reclaim_limit(&mm->reclaim, &wm);
-
-	return atomic_load_explicit(&mm->used, memory_order_relaxed) + wm.min +
-		       (nr_pages << PAGE_SHIFT) <= limit;
+	return above_min(mm, nr_pages << PAGE_SHIFT);
 }
 
 void mm_account_filled(struct mm *mm, uint64_t pages)
