@@ -184,13 +184,23 @@ static bool is_holed(const struct clusters *c, const struct cluster *cl)
 
 /* ---- set-up and size ---- */
 
+static size_t owners_bytes(const struct clusters *c)
+{
+	return MAX((size_t)c->max_clusters, 1u) * CLUSTER_SLOTS * sizeof(uint32_t);
+}
+
 int clusters_init(struct clusters *c, uint32_t max_slots)
 {
 	memset(c, 0, sizeof(*c));
 	c->max_clusters = (uint32_t)(((uint64_t)max_slots + CLUSTER_SLOTS - 1) / CLUSTER_SLOTS);
 	c->tab = mem_reserve(MAX((size_t)c->max_clusters, 1u) * sizeof(struct cluster));
-	if (!c->tab)
+	c->owners = mem_reserve(owners_bytes(c));
+	if (!c->tab || !c->owners) {
+		mem_release(c->tab, MAX((size_t)c->max_clusters, 1u) * sizeof(struct cluster));
+		mem_release(c->owners, owners_bytes(c));
+		c->tab = NULL;
 		return -ENOMEM;
+	}
 	us_mutex_init(&c->lock, &cluster_class);
 	return 0;
 }
@@ -200,6 +210,7 @@ void clusters_deinit(struct clusters *c)
 	if (!c->tab)
 		return;
 	mem_release(c->tab, MAX((size_t)c->max_clusters, 1u) * sizeof(struct cluster));
+	mem_release(c->owners, owners_bytes(c));
 	c->tab = NULL;
 	us_mutex_deinit(&c->lock);
 }
@@ -370,6 +381,7 @@ void clusters_free(struct clusters *c, uint32_t slot, unsigned int order)
 
 	us_mutex_lock(&c->lock);
 	set_run(cl, slot % CLUSTER_SLOTS, order, false);
+	memset(&c->owners[slot], 0, sizeof(uint32_t) << order);
 	cl->used = (uint16_t)(cl->used - (1u << order));
 	c->used_slots -= 1u << order;
 	c->search_failed &= ~((2u << free_order_at(cl, slot % CLUSTER_SLOTS, order)) - 1);
@@ -380,6 +392,37 @@ void clusters_free(struct clusters *c, uint32_t slot, unsigned int order)
 	else
 		move_cluster(c, cl, CL_FREE, 0);
 	us_mutex_unlock(&c->lock);
+}
+
+/* ---- owners ---- */
+
+void clusters_set_owner(struct clusters *c, uint32_t slot, unsigned int order, uint32_t owner)
+{
+	us_mutex_lock(&c->lock);
+	for (uint32_t i = 0; i < 1u << order; i++)
+		c->owners[slot + i] = owner;
+	us_mutex_unlock(&c->lock);
+}
+
+unsigned int clusters_collect(struct clusters *c, uint32_t *cursor,
+			      bool (*claim)(void *host, uint32_t owner), void *host,
+			      uint32_t *out, unsigned int max)
+{
+	uint32_t last = 0, slot = *cursor, end;
+	unsigned int n = 0;
+
+	us_mutex_lock(&c->lock);
+	end = (uint32_t)MIN((uint64_t)c->nr_touched * CLUSTER_SLOTS, c->nr_slots);
+	for (; slot < end && n < max; slot++) {
+		uint32_t owner = c->owners[slot];
+
+		if (owner && owner != last && claim(host, owner))
+			out[n++] = owner;
+		last = owner;
+	}
+	*cursor = slot;
+	us_mutex_unlock(&c->lock);
+	return n;
 }
 
 /* ---- figures ---- */
@@ -416,7 +459,7 @@ uint64_t clusters_bytes(struct clusters *c)
 	us_mutex_lock(&c->lock);
 	n = c->nr_touched;
 	us_mutex_unlock(&c->lock);
-	return align_up(n * sizeof(struct cluster), PAGE_SIZE);
+	return align_up(n * (sizeof(struct cluster) + CLUSTER_SLOTS * sizeof(uint32_t)), PAGE_SIZE);
 }
 
 static uint32_t count_list(struct clusters *c, const struct cluster_list *l,

@@ -28,6 +28,7 @@ struct cluster_list {
 
 struct clusters {
 	struct cluster *tab;
+	uint32_t *owners; /* by slot; 0: free, or not owned yet */
 	uint32_t max_clusters;
 	struct us_mutex lock;
 	/* protected by lock */
@@ -50,6 +51,20 @@ void clusters_set_size(struct clusters *c, uint32_t nr_slots);
 /* First slot of a run of 2^order, or 0. */
 uint32_t clusters_alloc(struct clusters *c, unsigned int order) __must_check;
 void clusters_free(struct clusters *c, uint32_t slot, unsigned int order);
+
+/*
+ * Says whose the run is: the owner of a run can be asked to move elsewhere. A run that was just
+ * allocated has none (0). clusters_free() forgets it.
+ */
+void clusters_set_owner(struct clusters *c, uint32_t slot, unsigned int order, uint32_t owner);
+/*
+ * From *cursor on, the owners for which claim() says true, each named once in a row of slots that
+ * it has; at most max. claim() is called under the lock, so its owner is not freed meanwhile: it
+ * should take a reference. Moves *cursor on; 0 with *cursor at the end: no more.
+ */
+unsigned int clusters_collect(struct clusters *c, uint32_t *cursor,
+			      bool (*claim)(void *host, uint32_t owner), void *host,
+			      uint32_t *out, unsigned int max);
 
 /* False when the next allocation of that order is known, or likely, to fail. */
 bool clusters_order_ok(struct clusters *c, unsigned int order);

@@ -55,6 +55,16 @@ static uint32_t bucket_of(const struct dedup *d, const struct entry *p)
 	return b;
 }
 
+static swp_t next_of(const struct dedup *d, swp_t e)
+{
+	return entry_of(d->table, e)->chain & ~ENTRY_INDEXED;
+}
+
+static void set_next(struct dedup *d, swp_t e, swp_t next)
+{
+	entry_of(d->table, e)->chain = next | ENTRY_INDEXED;
+}
+
 static void split_one_bucket(struct dedup *d)
 {
 	uint32_t from = d->nr_buckets - d->level;
@@ -66,11 +76,10 @@ static void split_one_bucket(struct dedup *d)
 	d->buckets[from] = 0;
 	d->buckets[from + d->level] = 0;
 	while (e) {
-		struct entry *p = entry_of(d->table, e);
-		uint32_t next = p->chain;
-		uint32_t b = bucket_of(d, p);
+		swp_t next = next_of(d, e);
+		uint32_t b = bucket_of(d, entry_of(d->table, e));
 
-		p->chain = d->buckets[b];
+		set_next(d, e, d->buckets[b]);
 		d->buckets[b] = e;
 		e = next;
 	}
@@ -85,7 +94,7 @@ swp_t dedup_find_or_insert(struct dedup *d, swp_t e)
 
 	us_mutex_lock(&d->lock);
 	b = bucket_of(d, p);
-	for (swp_t f = d->buckets[b]; f; f = entry_of(d->table, f)->chain) {
+	for (swp_t f = d->buckets[b]; f; f = next_of(d, f)) {
 		struct entry *q = entry_of(d->table, f);
 
 		if (q->order != p->order || !hash_equal(q->hash, p->hash) || !entry_try_get(q))
@@ -93,9 +102,8 @@ swp_t dedup_find_or_insert(struct dedup *d, swp_t e)
 		us_mutex_unlock(&d->lock);
 		return f;
 	}
-	p->chain = d->buckets[b];
+	set_next(d, e, d->buckets[b]);
 	d->buckets[b] = e;
-	p->indexed = 1;
 	d->nr_entries++;
 	if (d->nr_entries > d->nr_buckets)
 		split_one_bucket(d);
@@ -106,18 +114,21 @@ swp_t dedup_find_or_insert(struct dedup *d, swp_t e)
 void dedup_remove(struct dedup *d, swp_t e)
 {
 	struct entry *p = entry_of(d->table, e);
-	uint32_t *link;
+	uint32_t b;
+	swp_t prev = 0, f;
 
 	us_mutex_lock(&d->lock);
-	if (p->indexed) {
-		link = &d->buckets[bucket_of(d, p)];
-		while (*link && *link != e)
-			link = &entry_of(d->table, *link)->chain;
-		if (!*link)
+	if (entry_is_indexed(p)) {
+		b = bucket_of(d, p);
+		for (f = d->buckets[b]; f && f != e; f = next_of(d, f))
+			prev = f;
+		if (!f)
 			swap_bug("entry %u is not in its bucket", e);
-		*link = p->chain;
+		if (prev)
+			set_next(d, prev, next_of(d, e));
+		else
+			d->buckets[b] = next_of(d, e);
 		p->chain = 0;
-		p->indexed = 0;
 		d->nr_entries--;
 	}
 	us_mutex_unlock(&d->lock);
@@ -132,10 +143,10 @@ void dedup_check(struct dedup *d)
 	    d->nr_buckets > d->max_buckets)
 		swap_bug("index: %u buckets at level %u", d->nr_buckets, d->level);
 	for (uint32_t b = 0; b < d->nr_buckets; b++) {
-		for (swp_t e = d->buckets[b]; e; e = entry_of(d->table, e)->chain) {
+		for (swp_t e = d->buckets[b]; e; e = next_of(d, e)) {
 			struct entry *p = entry_of(d->table, e);
 
-			if (!p->indexed || bucket_of(d, p) != b)
+			if (!entry_is_indexed(p) || bucket_of(d, p) != b)
 				swap_bug("entry %u is in bucket %u by mistake", e, b);
 			if (p->kind != ENTRY_CACHED && p->kind != ENTRY_DEVICE &&
 			    p->kind != ENTRY_SPLIT)

@@ -5,10 +5,13 @@
  * Who may read or write what of a live entry:
  *   refs             atomic. 0 means dying: only the one who made it 0 may touch the entry, and
  *                    entry_try_get() fails for all others.
- *   order, device's  constant from entry_alloc() (order), or as kind
- *   kind, slot, dev  written under the shard lock, or by the only holder of a reference
+ *   order            constant from entry_alloc() on, but for a piece that is not stored yet
+ *   kind, dev, slot  written under the shard lock, or by the only holder of a reference. While an
+ *                    entry is on a device a mover may change dev and slot (move.c): who reads from
+ *                    there passes the device's gate
+ *   kept             under the shard lock
  *   hash             written before the entry goes into the index, constant afterwards
- *   chain, indexed   under the lock of the index (RANK_DEDUP)
+ *   chain            under the lock of the index (RANK_DEDUP); of pieces: constant once stored
  *
  * Not its job: what a kind means for buffers and slots (swap.c, writeout.c).
  * Context: never blocks, never allocates; the free list has a lock of its own, taken alone.
@@ -36,17 +39,19 @@ enum entry_kind {
 struct entry {
 	_Atomic uint32_t refs;
 	uint32_t slot;
-	uint32_t chain; /* next in the bucket; next free; next piece */
-	uint8_t kind;
+	uint32_t chain; /* next in the bucket and ENTRY_INDEXED; next free; next piece */
+	uint8_t kind : 3;
+	uint8_t dev : 5;
 	uint8_t order;
-	uint8_t dev;
-	uint8_t indexed;
+	uint16_t kept; /* of the references: those of resident pages whose older copy this is */
 	union {
 		struct hash128 hash;
 		uint64_t fill_value; /* ENTRY_FILLED: no hash is needed then */
 	};
 };
 _Static_assert(sizeof(struct entry) == 32, "an entry is the largest part of the metadata");
+
+#define ENTRY_INDEXED (1u << 31)
 
 #define ENTRY_SHARDS 64
 
@@ -81,6 +86,12 @@ bool entry_try_get(struct entry *p);
 /* Aborts with a message when e cannot be a live entry. */
 void entry_assert_live(const struct entry_table *t, swp_t e);
 void swap_bug(const char *fmt, ...) __printf(1, 2) __attribute__((noreturn));
+
+/* In the index of equal content? Under RANK_DEDUP, or with nothing in flight. */
+static inline bool entry_is_indexed(const struct entry *p)
+{
+	return p->chain & ENTRY_INDEXED;
+}
 
 static inline struct entry *entry_of(const struct entry_table *t, swp_t e)
 {

@@ -22,7 +22,7 @@ void swap_usage(struct swap *s, struct swap_usage *u)
 	u->swapped_pages = atomic_load_explicit(&s->swapped_pages, memory_order_relaxed);
 	u->metadata_bytes = align_up(sizeof(*s), PAGE_SIZE) + entry_table_bytes(&s->table) +
 			    dedup_bytes(&s->dedup) + cache_metadata_bytes(&s->cache) +
-			    writeout_bytes(s);
+			    write_set_bytes(&s->writeout.set);
 	for (uint32_t i = 0; i < atomic_load(&s->nr_devs); i++) {
 		struct dev *d = s->devs[i].dev;
 
@@ -108,7 +108,7 @@ static void tally_pieces(struct swap *s, swp_t e, struct tally *t)
 	for (swp_t n = p->slot; n; n = entry_of(&s->table, n)->chain) {
 		struct entry *q = entry_of(&s->table, n);
 
-		if (q->kind != ENTRY_DEVICE || q->indexed || atomic_load(&q->refs) != 1)
+		if (q->kind != ENTRY_DEVICE || entry_is_indexed(q) || atomic_load(&q->refs) != 1)
 			swap_bug("entry %u: piece %u of kind %u", e, n, q->kind);
 		pages += 1u << q->order;
 		t->pieces++;
@@ -128,7 +128,7 @@ static void tally_entry(struct swap *s, swp_t e, struct tally *t)
 		return;
 	}
 	t->live++;
-	t->indexed += p->indexed;
+	t->indexed += entry_is_indexed(p);
 	switch (p->kind) {
 	case ENTRY_FILLING:
 	case ENTRY_CACHED:

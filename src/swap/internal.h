@@ -3,6 +3,7 @@
  * What the files of this folder share.
  *
  * Locks, outermost first (each row is taken with no lock of a later row held):
+ *   mover.lock      RANK_CACHE - 3   a mover's batch; held while its reads and writes are in flight
  *   writeout.lock   RANK_CACHE - 2   one writeout at a time; held while its writes are in flight,
  *                                    so nothing that a fault waits for takes it
  *   devs_lock       RANK_CACHE - 1   the array of devices by priority
@@ -23,6 +24,7 @@
 #include "swap/cluster.h"
 #include "swap/dedup.h"
 #include "swap/entry.h"
+#include "swap/gate.h"
 #include "swap/swap.h"
 
 #define MAX_DEVS 32
@@ -44,6 +46,7 @@ struct swap_dev {
 	_Atomic uint32_t write_errors;
 	atomic_bool read_error_logged, full_logged;
 	atomic_bool grown_out; /* the last attempt to grow gave nothing */
+	struct gate gate;      /* loads of DEVICE entries that are here */
 };
 
 enum write_state {
@@ -54,36 +57,47 @@ enum write_state {
 	WRITE_FAILED, /* nobody takes it */
 };
 
+struct write_set;
+
 /* One folio on its way to a device. */
 struct write_io {
 	struct dev_io io;
 	struct swap *swap;
+	struct write_set *set; /* where it is waited for */
 	swp_t entry;
-	uint32_t buf; /* of a folio of the cache; not set for a piece */
+	uint32_t buf; /* of a folio of the cache; not set for a piece or a folio that moves */
 	void *mem;
 	unsigned int order;
 	uint32_t tried;	     /* bit d: device d did not take it */
 	uint32_t tried_last; /* the same with DEV_IO_LAST */
 	uint32_t refused;    /* bit d: because it compresses poorly there */
+	uint32_t barred;     /* bit d: device d is not to take it, nor pieces of it */
 	unsigned int dev;    /* where it is being written */
 	uint32_t slot;
 	struct write_io *lead; /* the one whose io writes this folio too; often itself */
 	enum write_state state;
 	bool last;   /* with DEV_IO_LAST */
 	bool no_run; /* some device had no run of that order */
+	bool moving; /* from another place on a device: counted there, not as swapped out */
+};
+
+/* What a batch of writes needs. One thread at a time uses it, under the lock of its owner. */
+struct write_set {
+	struct write_io pieces[WRITE_PIECES];
+	char *joined; /* WRITE_FOLIOS pages: neighbours are copied here to be written at once */
+	uint32_t joined_used;
+	_Atomic uint32_t joined_peak;
+	struct us_mutex done_lock;
+	struct us_cond done;
+	_Atomic uint32_t pending;
 };
 
 struct writeout {
 	struct us_mutex lock;
 	/* protected by lock */
+	struct write_set set;
 	struct write_io ios[WRITE_FOLIOS];
-	struct write_io pieces[WRITE_PIECES];
-	char *joined; /* WRITE_FOLIOS pages: neighbours are copied here to be written at once */
-	uint32_t joined_used, joined_peak;
 	swp_t batch[WRITE_FOLIOS];
-	struct us_mutex done_lock;
-	struct us_cond done;
-	_Atomic uint32_t pending;
 };
 
 /* Devices of equal priority take turns of one cluster's worth of pages. */
@@ -109,6 +123,7 @@ struct swap {
 	struct turn turns[MAX_DEVS]; /* by position of the first device of a priority */
 
 	struct writeout writeout;
+	struct gate split_gate; /* loads of SPLIT entries */
 };
 
 /* ---- swap.c ---- */
@@ -130,9 +145,12 @@ int load_check(struct swap *s, struct swap_load *l, struct hash128 expected);
 
 /*
  * Stores a folio in pieces of smaller orders, wherever these fit. Returns the first piece, or 0
- * when even single pages found no place. Blocks. Under writeout.lock.
+ * when even single pages found no place. Blocks.
  */
-swp_t split_write(struct swap *s, const struct write_io *wio);
+swp_t split_write(struct swap *s, struct write_set *set, const struct write_io *wio);
+/* The pieces' slots belong to folio e from now on. */
+void split_set_owner(struct swap *s, swp_t first, swp_t e);
+/* The caller has entered split_gate. */
 void split_load(struct swap_load *l, swp_t first);
 /* Frees the pieces and their slots. */
 void split_free(struct swap *s, swp_t first);
@@ -156,12 +174,14 @@ void swap_dev_write_failed(struct swap_dev *sd, int err);
 
 int writeout_init(struct writeout *w) __must_check;
 void writeout_deinit(struct writeout *w);
+int write_set_init(struct write_set *set) __must_check;
+void write_set_deinit(struct write_set *set);
 /*
  * Writes each of ios that is WRITE_IDLE to the first device that takes it, and waits for all. They
  * are WRITE_STORED or WRITE_FAILED then; slots of refused writes are free again.
  */
-void write_ios(struct swap *s, struct write_io *ios, unsigned int n);
-uint64_t writeout_bytes(struct swap *s);
+void write_ios(struct swap *s, struct write_set *set, struct write_io *ios, unsigned int n);
+uint64_t write_set_bytes(struct write_set *set);
 void count_written(struct swap *s, const struct write_io *wio);
 
 #endif

@@ -3,7 +3,8 @@
  * A folio that no device can take whole, because no aligned run of its order is free anywhere, is
  * stored in pieces. Tables of spaces name (entry, page), so the entry stays; it becomes SPLIT and
  * its slot names the first of a chain of piece entries, in the order of the pages. A piece is a
- * DEVICE entry with one reference, the folio's; it is not in the index.
+ * DEVICE entry with one reference, the folio's; it is not in the index. Its slots are owned by the
+ * folio: what moves is the folio, which is written anew (move.c), so a stored piece never changes.
  *
  * Pieces start as two halves; one that finds no run is halved again, down to single pages.
  */
@@ -17,6 +18,15 @@ static swp_t new_piece(struct swap *s, unsigned int order)
 	if (e)
 		atomic_fetch_add_explicit(&s->nr_pieces, 1, memory_order_relaxed);
 	return e;
+}
+
+void split_set_owner(struct swap *s, swp_t first, swp_t e)
+{
+	for (; first; first = entry_of(&s->table, first)->chain) {
+		struct entry *p = entry_of(&s->table, first);
+
+		clusters_set_owner(&s->devs[p->dev].clusters, p->slot, p->order, e);
+	}
 }
 
 void split_free(struct swap *s, swp_t first)
@@ -52,16 +62,20 @@ static bool halve(struct swap *s, swp_t e)
 }
 
 /* Up to WRITE_PIECES pieces that are not stored yet. */
-static unsigned int gather(struct swap *s, swp_t first, char *mem)
+static unsigned int gather(struct swap *s, struct write_set *set, swp_t first,
+			   const struct write_io *folio)
 {
+	char *mem = folio->mem;
 	unsigned int n = 0;
 
 	for (swp_t e = first; e && n < WRITE_PIECES; e = entry_of(&s->table, e)->chain) {
 		struct entry *p = entry_of(&s->table, e);
 
 		if (p->kind == ENTRY_FILLING)
-			s->writeout.pieces[n++] = (struct write_io){
-				.swap = s, .entry = e, .mem = mem, .order = p->order};
+			set->pieces[n++] = (struct write_io){
+				.swap = s, .entry = e, .mem = mem, .order = p->order,
+				.tried = folio->barred, .tried_last = folio->barred,
+				.barred = folio->barred, .moving = folio->moving};
 		mem += PAGE_SIZE << p->order;
 	}
 	return n;
@@ -72,12 +86,12 @@ static void piece_stored(struct swap *s, const struct write_io *wio)
 	struct entry *p = entry_of(&s->table, wio->entry);
 
 	p->hash = hash_folio(wio->mem, PAGE_SIZE << wio->order);
-	p->dev = (uint8_t)wio->dev;
+	p->dev = wio->dev & 31u;
 	p->slot = wio->slot;
 	p->kind = ENTRY_DEVICE;
 }
 
-swp_t split_write(struct swap *s, const struct write_io *wio)
+swp_t split_write(struct swap *s, struct write_set *set, const struct write_io *wio)
 {
 	swp_t first = new_piece(s, wio->order);
 	unsigned int n;
@@ -86,13 +100,13 @@ swp_t split_write(struct swap *s, const struct write_io *wio)
 		return 0;
 	if (!halve(s, first))
 		goto fail;
-	while ((n = gather(s, first, wio->mem))) {
-		write_ios(s, s->writeout.pieces, n);
+	while ((n = gather(s, set, first, wio))) {
+		write_ios(s, set, set->pieces, n);
 		for (unsigned int i = 0; i < n; i++)
-			if (s->writeout.pieces[i].state == WRITE_STORED)
-				piece_stored(s, &s->writeout.pieces[i]);
+			if (set->pieces[i].state == WRITE_STORED)
+				piece_stored(s, &set->pieces[i]);
 		for (unsigned int i = 0; i < n; i++) {
-			struct write_io *p = &s->writeout.pieces[i];
+			struct write_io *p = &set->pieces[i];
 
 			if (p->state == WRITE_FAILED && !(p->no_run && halve(s, p->entry)))
 				goto fail;
@@ -120,10 +134,11 @@ static bool next_piece(struct swap_load *l)
 	l->piece_page += 1u << p->order;
 	l->piece = p->chain;
 	if (err || !l->piece) {
-		if (!err)
+		if (!err && !l->moving)
 			atomic_fetch_add_explicit(
 				&order_stats[entry_of(&s->table, l->entry)->order].swpin, 1,
 				memory_order_relaxed);
+		gate_leave(&s->split_gate, l->gate_phase);
 		load_finish(l, err);
 		return false;
 	}

@@ -239,7 +239,7 @@ void entry_release(struct swap *s, swp_t e)
 {
 	struct entry *p = entry_of(&s->table, e);
 
-	if (p->indexed)
+	if (p->kind == ENTRY_CACHED || p->kind == ENTRY_DEVICE || p->kind == ENTRY_SPLIT)
 		dedup_remove(&s->dedup, e);
 	switch (p->kind) {
 	case ENTRY_FILLING:
@@ -352,17 +352,20 @@ int load_check(struct swap *s, struct swap_load *l, struct hash128 expected)
 		log_read_error(sd, "returned content that differs from what was written");
 		return -EBADMSG;
 	}
-	vmstat_add(dev_in_memory(sd->dev) ? VMSTAT_zswpin : VMSTAT_pswpin, nr);
+	if (!l->moving)
+		vmstat_add(dev_in_memory(sd->dev) ? VMSTAT_zswpin : VMSTAT_pswpin, nr);
 	return 0;
 }
 
 static void device_load_done(struct dev_io *io)
 {
 	struct swap_load *l = container_of(io, struct swap_load, io);
+	struct swap_dev *sd = io->priv;
 	struct entry *p = entry_of(&l->swap->table, l->entry);
 	int err = load_check(l->swap, l, p->hash);
 
-	if (!err)
+	gate_leave(&sd->gate, l->gate_phase);
+	if (!err && !l->moving)
 		atomic_fetch_add_explicit(&order_stats[p->order].swpin, 1, memory_order_relaxed);
 	load_finish(l, err);
 }
@@ -421,6 +424,10 @@ void swap_load(struct swap *s, struct swap_load *l)
 
 		b->pins++;
 		b->flags |= BUF_REFERENCED;
+	} else if (kind == ENTRY_DEVICE) {
+		l->gate_phase = gate_enter(&s->devs[dev].gate);
+	} else if (kind == ENTRY_SPLIT) {
+		l->gate_phase = gate_enter(&s->split_gate);
 	}
 	entry_unlock(&s->table, l->entry);
 

@@ -93,6 +93,7 @@ struct swap_load {
 	/* Called once, perhaps inside swap_load(), from any thread, without locks of src/swap. */
 	void (*done)(struct swap_load *l);
 	void *priv;
+	bool moving; /* src/swap's own: to store it elsewhere, not counted as swapped in */
 	/*
 	 * 0; -EIO (device) ; -EBADMSG (hash mismatch: content is wrong); -EAGAIN (the entry is still
 	 * being filled: ask again once it is sealed).
@@ -105,6 +106,7 @@ struct swap_load {
 	uint32_t piece; /* SPLIT: the piece that is being read, and its first page in the folio */
 	uint32_t piece_page;
 	_Atomic int turn;
+	unsigned int gate_phase;
 };
 
 /*

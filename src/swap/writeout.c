@@ -20,62 +20,74 @@
 LOCK_CLASS(writeout_class, "swap_writeout", RANK_CACHE - 2);
 LOCK_CLASS(writeout_done_class, "swap_writeout_done", RANK_ENTRY);
 
+int write_set_init(struct write_set *set)
+{
+	memset(set, 0, sizeof(*set));
+	set->joined = mem_reserve(WRITE_FOLIOS * PAGE_SIZE);
+	if (!set->joined)
+		return -ENOMEM;
+	us_mutex_init(&set->done_lock, &writeout_done_class);
+	us_cond_init(&set->done);
+	return 0;
+}
+
+void write_set_deinit(struct write_set *set)
+{
+	if (!set->joined)
+		return;
+	mem_release(set->joined, WRITE_FOLIOS * PAGE_SIZE);
+	set->joined = NULL;
+	us_mutex_deinit(&set->done_lock);
+	us_cond_deinit(&set->done);
+}
+
+uint64_t write_set_bytes(struct write_set *set)
+{
+	return (uint64_t)atomic_load_explicit(&set->joined_peak, memory_order_relaxed) * PAGE_SIZE;
+}
+
 int writeout_init(struct writeout *w)
 {
-	w->joined = mem_reserve(WRITE_FOLIOS * PAGE_SIZE);
-	if (!w->joined)
-		return -ENOMEM;
-	us_mutex_init(&w->lock, &writeout_class);
-	us_mutex_init(&w->done_lock, &writeout_done_class);
-	us_cond_init(&w->done);
-	return 0;
+	int r = write_set_init(&w->set);
+
+	if (!r)
+		us_mutex_init(&w->lock, &writeout_class);
+	return r;
 }
 
 void writeout_deinit(struct writeout *w)
 {
 	if (!w->lock.cls)
 		return;
-	mem_release(w->joined, WRITE_FOLIOS * PAGE_SIZE);
+	write_set_deinit(&w->set);
 	us_mutex_deinit(&w->lock);
-	us_mutex_deinit(&w->done_lock);
-	us_cond_deinit(&w->done);
-}
-
-uint64_t writeout_bytes(struct swap *s)
-{
-	uint64_t n;
-
-	us_mutex_lock(&s->writeout.done_lock);
-	n = s->writeout.joined_peak;
-	us_mutex_unlock(&s->writeout.done_lock);
-	return n * PAGE_SIZE;
 }
 
 /* ---- waiting ---- */
 
-static void pending_put(struct writeout *w)
+static void pending_put(struct write_set *set)
 {
-	if (atomic_fetch_sub(&w->pending, 1) != 1)
+	if (atomic_fetch_sub(&set->pending, 1) != 1)
 		return;
-	us_mutex_lock(&w->done_lock);
-	us_cond_signal(&w->done);
-	us_mutex_unlock(&w->done_lock);
+	us_mutex_lock(&set->done_lock);
+	us_cond_signal(&set->done);
+	us_mutex_unlock(&set->done_lock);
 }
 
 static void write_done(struct dev_io *io)
 {
 	struct write_io *wio = container_of(io, struct write_io, io);
 
-	pending_put(&wio->swap->writeout);
+	pending_put(wio->set);
 }
 
-static void wait_for_writes(struct writeout *w)
+static void wait_for_writes(struct write_set *set)
 {
-	pending_put(w); /* the submitter's own */
-	us_mutex_lock(&w->done_lock);
-	while (atomic_load(&w->pending))
-		us_cond_wait(&w->done, &w->done_lock);
-	us_mutex_unlock(&w->done_lock);
+	pending_put(set); /* the submitter's own */
+	us_mutex_lock(&set->done_lock);
+	while (atomic_load(&set->pending))
+		us_cond_wait(&set->done, &set->done_lock);
+	us_mutex_unlock(&set->done_lock);
 }
 
 /* ---- one folio ---- */
@@ -131,6 +143,8 @@ void count_written(struct swap *s, const struct write_io *wio)
 {
 	struct order_stat *st = &order_stats[wio->order];
 
+	if (wio->moving)
+		return;
 	swap_dev_charge(s, wio->dev, 1u << wio->order);
 	if (dev_in_memory(s->devs[wio->dev].dev)) {
 		vmstat_add(VMSTAT_zswpout, 1u << wio->order);
@@ -165,11 +179,11 @@ static bool is_joinable(struct swap *s, const struct write_io *wio)
 }
 
 /* Lets ios[at] write the folios behind it whose slots follow its own. Returns the pages. */
-static uint32_t join(struct swap *s, struct write_io *ios, unsigned int n, unsigned int at)
+static uint32_t join(struct swap *s, struct write_set *set, struct write_io *ios, unsigned int n,
+		     unsigned int at)
 {
 	struct write_io *lead = &ios[at];
-	struct writeout *w = &s->writeout;
-	char *mem = w->joined + w->joined_used * PAGE_SIZE;
+	char *mem = set->joined + set->joined_used * PAGE_SIZE;
 	uint32_t nr = 1;
 
 	for (unsigned int i = at + 1; i < n && nr < JOIN_PAGES; i++) {
@@ -184,18 +198,16 @@ static uint32_t join(struct swap *s, struct write_io *ios, unsigned int n, unsig
 	if (nr == 1)
 		return 1;
 	memcpy(mem, lead->mem, PAGE_SIZE);
-	w->joined_used += nr;
-	us_mutex_lock(&w->done_lock);
-	w->joined_peak = MAX(w->joined_peak, w->joined_used);
-	us_mutex_unlock(&w->done_lock);
+	set->joined_used += nr;
+	if (set->joined_used > atomic_load_explicit(&set->joined_peak, memory_order_relaxed))
+		atomic_store_explicit(&set->joined_peak, set->joined_used, memory_order_relaxed);
 	return nr;
 }
 
-static void submit_placed(struct swap *s, struct write_io *ios, unsigned int n)
+static void submit_placed(struct swap *s, struct write_set *set, struct write_io *ios,
+			  unsigned int n)
 {
-	struct writeout *w = &s->writeout;
-
-	w->joined_used = 0;
+	set->joined_used = 0;
 	for (unsigned int i = 0; i < n; i++) {
 		struct write_io *wio = &ios[i];
 		uint32_t nr = 1u << wio->order;
@@ -204,9 +216,9 @@ static void submit_placed(struct swap *s, struct write_io *ios, unsigned int n)
 		if (wio->state != WRITE_PLACED)
 			continue;
 		if (is_joinable(s, wio)) {
-			char *joined = w->joined + w->joined_used * PAGE_SIZE;
+			char *joined = set->joined + set->joined_used * PAGE_SIZE;
 
-			nr = join(s, ios, n, i);
+			nr = join(s, set, ios, n, i);
 			mem = nr > 1 ? joined : wio->mem;
 		}
 		wio->state = WRITE_SUBMITTED;
@@ -218,25 +230,25 @@ static void submit_placed(struct swap *s, struct write_io *ios, unsigned int n)
 			.buf = mem,
 			.done = write_done,
 		};
-		atomic_fetch_add(&w->pending, 1);
+		wio->set = set;
+		atomic_fetch_add(&set->pending, 1);
 		dev_submit(s->devs[wio->dev].dev, &wio->io);
 	}
 }
 
-void write_ios(struct swap *s, struct write_io *ios, unsigned int n)
+void write_ios(struct swap *s, struct write_set *set, struct write_io *ios, unsigned int n)
 {
-	struct writeout *w = &s->writeout;
 	bool again;
 	int err;
 
 	do {
 		again = false;
-		atomic_store(&w->pending, 1);
+		atomic_store(&set->pending, 1);
 		for (unsigned int i = 0; i < n; i++)
 			if (ios[i].state == WRITE_IDLE && !place(s, &ios[i]))
 				ios[i].state = WRITE_FAILED;
-		submit_placed(s, ios, n);
-		wait_for_writes(w);
+		submit_placed(s, set, ios, n);
+		wait_for_writes(set);
 		for (unsigned int i = 0; i < n; i++) {
 			if (ios[i].state != WRITE_SUBMITTED)
 				continue;
@@ -277,8 +289,8 @@ static void leave_cache(struct swap *s, struct write_io *wio, enum entry_kind ki
 	bool pinned;
 
 	entry_lock(&s->table, wio->entry);
-	p->kind = (uint8_t)kind;
-	p->dev = (uint8_t)wio->dev;
+	p->kind = kind & 7u;
+	p->dev = wio->dev & 31u;
 	p->slot = slot;
 	pinned = b->pins;
 	if (pinned)
@@ -299,9 +311,11 @@ static bool store_in_pieces(struct swap *s, struct write_io *wio)
 		return false;
 	atomic_fetch_add_explicit(&order_stats[wio->order].swpout_fallback, 1,
 				  memory_order_relaxed);
-	first = split_write(s, wio);
-	if (first)
+	first = split_write(s, &s->writeout.set, wio);
+	if (first) {
 		leave_cache(s, wio, ENTRY_SPLIT, first);
+		split_set_owner(s, first, wio->entry);
+	}
 	return first;
 }
 
@@ -313,12 +327,14 @@ static uint64_t write_batch(struct swap *s, unsigned int n)
 
 	for (unsigned int i = 0; i < n; i++)
 		prepare(s, &w->ios[i], w->batch[i]);
-	write_ios(s, w->ios, n);
+	write_ios(s, &w->set, w->ios, n);
 	for (unsigned int i = 0; i < n; i++) {
 		struct write_io *wio = &w->ios[i];
 
 		if (wio->state == WRITE_STORED) {
 			leave_cache(s, wio, ENTRY_DEVICE, wio->slot);
+			clusters_set_owner(&s->devs[wio->dev].clusters, wio->slot, wio->order,
+					   wio->entry);
 			left += 1u << wio->order;
 		} else if (store_in_pieces(s, wio)) {
 			left += 1u << wio->order;

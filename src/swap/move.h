@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Moves swapped folios from one place on a device to another: to other devices (swapoff), or to
+ * other slots of the same one (relocation, so that a larger run comes free). Nobody who names the
+ * entry notices: tables of spaces hold entries, not slots.
+ *
+ * Not its job: which folios, and why (swapoff.c, relocate.c).
+ *
+ * Locking: mover.lock (RANK_CACHE - 3) for the length of a batch. Called with no lock held, or
+ *   with locks of lower rank than it; several movers may run at once, also on the same folio.
+ * Context: blocks on the devices; nothing that a fault waits for may wait for it.
+ */
+#ifndef USWAP_SWAP_MOVE_H
+#define USWAP_SWAP_MOVE_H
+
+#include "swap/internal.h"
+
+#define MOVE_FOLIOS WRITE_FOLIOS
+#define MOVE_ANYWHERE MAX_DEVS /* any device but the one that is left */
+
+struct move_result {
+	uint64_t moved_pages;
+	uint32_t moved;
+	uint32_t gone;	     /* not there any more: freed, or moved by somebody else */
+	uint32_t unreadable; /* with lose_unreadable: lost now, and counted as swap_io_error */
+	uint32_t no_room;    /* stay where they were */
+};
+
+struct move_item {
+	struct swap_load load;
+	struct mover *m;
+	swp_t entry;
+	unsigned int order;
+	/* where it was: DEVICE or SPLIT */
+	enum entry_kind kind;
+	unsigned int dev;
+	uint32_t slot;
+	/* where it goes */
+	enum entry_kind new_kind; /* ENTRY_FREE: nowhere yet */
+	unsigned int new_dev;
+	uint32_t new_slot;
+	bool freeing; /* the old place is to be freed */
+};
+
+struct mover {
+	struct swap *swap;
+	struct us_mutex lock;
+	/* protected by lock */
+	struct write_set set;
+	struct move_item items[MOVE_FOLIOS];
+	struct write_io ios[MOVE_FOLIOS];
+	char *buf; /* WRITE_PAGES pages */
+	struct us_mutex done_lock;
+	struct us_cond done;
+	uint32_t pending; /* protected by done_lock */
+};
+
+/* 0 or -ENOMEM. Address space only, until it is used; up to 4.5 MiB then. */
+int mover_init(struct mover *m, struct swap *s) __must_check;
+void mover_deinit(struct mover *m);
+
+struct move_request {
+	unsigned int from;    /* folios that have nothing on this device are left alone */
+	unsigned int to;      /* a device, perhaps the same one, or MOVE_ANYWHERE */
+	bool lose_unreadable; /* else what cannot be read stays as it is */
+	bool pieces;	      /* a folio that finds no run may be stored in pieces */
+};
+
+/*
+ * Moves n <= MOVE_FOLIOS folios of at most WRITE_PAGES pages together, and drops the caller's
+ * reference to each. A folio that cannot be moved is as it was. Adds to *res.
+ */
+void mover_move(struct mover *m, const struct move_request *req, const swp_t *e, unsigned int n,
+		struct move_result *res);
+
+#endif
