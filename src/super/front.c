@@ -146,8 +146,15 @@ static bool read_supervisor(struct front *f)
 		f->command = m.value;
 		break;
 	case FRONT_STOPPED:
-		/* SIGSTOP, not m.value: this process blocks the others. `fg` continues the group. */
-		kill(getpid(), SIGSTOP);
+		/*
+		 * SIGSTOP, not m.value: this process blocks the others. `fg` continues the group.
+		 * A later word is there already: the command goes on or has ended.
+		 */
+		if (recv(f->sup_fd, &m, sizeof(m), MSG_PEEK | MSG_DONTWAIT) < 0)
+			kill(getpid(), SIGSTOP);
+		(void)send(f->sup_fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+		break;
+	case FRONT_CONTINUED:
 		break;
 	case FRONT_ENDED:
 	case FRONT_FAILED:

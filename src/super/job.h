@@ -57,9 +57,12 @@ struct proc {
 	uint64_t swapped_pages, faults; /* kept when the space goes */
 };
 
-enum front_kind { FRONT_STARTED, FRONT_STOPPED, FRONT_ENDED, FRONT_FAILED };
+enum front_kind { FRONT_STARTED, FRONT_STOPPED, FRONT_CONTINUED, FRONT_ENDED, FRONT_FAILED };
 
-/* From the supervisor to the front process. */
+/*
+ * From the supervisor to the front process. The front answers each STOPPED with one byte when it
+ * has stopped and runs again, or has found that it need not stop.
+ */
 struct front_msg {
 	uint32_t kind;	/* enum front_kind */
 	int32_t value;	/* STARTED: pid; STOPPED: signal; ENDED: wait status; FAILED: exit status */
@@ -90,7 +93,8 @@ struct job {
 	int front_fd;	     /* to the front process; -1: it has gone */
 	int uffd_dev;	     /* /dev/userfaultfd */
 	pid_t front, command, keeper;
-	int continue_front; /* scans during which a stopped front is to go on */
+	bool command_stopped;
+	unsigned int front_stops; /* STOPPED that the front has not answered */
 	struct keeper_table *keeper_table;
 	struct watch *watch; /* of the main loop */
 	int self_statm_fd;

@@ -35,7 +35,7 @@
 LOCK_CLASS_INHERITS(job_class, "job", RANK_JOB);
 
 #define SCAN_MS 50
-#define CONTINUE_SCANS 20
+#define FRONT_WAIT_NS (5 * NSEC_PER_SEC)
 #define LOG_PATIENCE_NS (2 * NSEC_PER_SEC)
 
 static void tell_front(struct job *j, uint32_t kind, int value, int final)
@@ -179,26 +179,52 @@ static bool job_is_empty(struct job *j)
 /*
  * The front stopped because the command did. A shell's `fg` continues both, as they are of one
  * group; but whoever continued the command alone does not know of the front. It may get the word
- * to stop only after this, so it is looked at for some scans.
+ * to stop only after this, so it is looked at until it has answered.
  */
 static void continue_front(struct job *j)
 {
 	char comm[16], state;
 	pid_t ppid;
 
-	if (proc_stat(j->front, &ppid, &state, comm) == 0 && state == 'T')
+	if (j->front_stops && proc_stat(j->front, &ppid, &state, comm) == 0 && state == 'T')
 		(void)kill(j->front, SIGCONT);
+}
+
+/* Reads the front's answers. False: it has gone. */
+static bool read_front(struct job *j)
+{
+	char answers[16];
+	ssize_t n;
+
+	while ((n = recv(j->front_fd, answers, sizeof(answers), MSG_DONTWAIT)) > 0)
+		j->front_stops -= MIN(j->front_stops, (unsigned int)n);
+	return n < 0 && (errno == EAGAIN || errno == EINTR);
+}
+
+/* The last word is said: a front that stops only now would stay so for ever. */
+static void let_front_end(struct job *j)
+{
+	uint64_t end = clock_now_ns() + FRONT_WAIT_NS;
+
+	while (j->front_fd >= 0 && j->front_stops && clock_now_ns() < end && read_front(j)) {
+		continue_front(j);
+		clock_sleep_ns(NSEC_PER_MSEC);
+	}
 }
 
 static void command_changed(struct job *j, int st)
 {
 	if (WIFSTOPPED(st)) {
-		j->continue_front = 0;
+		j->command_stopped = true;
+		if (j->front_fd >= 0)
+			j->front_stops++;
 		tell_front(j, FRONT_STOPPED, WSTOPSIG(st), 0);
 	} else if (WIFCONTINUED(st)) {
-		j->continue_front = CONTINUE_SCANS;
+		j->command_stopped = false;
+		tell_front(j, FRONT_CONTINUED, 0, 0);
 		continue_front(j);
 	} else if (WIFEXITED(st) || WIFSIGNALED(st)) {
+		j->command_stopped = false;
 		continue_front(j);
 		j->command_ended = true;
 		j->command_status = st;
@@ -250,10 +276,8 @@ static void on_timer(struct job *j)
 
 	(void)!read(j->timer_fd, &ticks, sizeof(ticks));
 	procs_scan(j, false);
-	if (j->continue_front) {
-		j->continue_front--;
+	if (!j->command_stopped)
 		continue_front(j);
-	}
 	if (j->ending)
 		job_kill_all(j);
 }
@@ -275,7 +299,8 @@ static void on_event(struct job *j, uint64_t data)
 	} else if (fd == j->timer_fd) {
 		on_timer(j);
 	} else if (fd == j->front_fd) {
-		front_gone(j);
+		if (!read_front(j))
+			front_gone(j);
 	} else if (fd == j->agent_listen[0] || fd == j->agent_listen[1]) {
 		hello_accept(j, fd);
 	} else if (fd != refused_fd()) {
@@ -310,6 +335,7 @@ static void release_front(struct job *j)
 
 	(void)report_write(j);
 	tell_front(j, FRONT_ENDED, j->command_status, 0);
+	let_front_end(j);
 	(void)epoll_ctl(j->epoll_fd, EPOLL_CTL_DEL, j->front_fd, NULL);
 	close(j->front_fd);
 	j->front_fd = -1;
@@ -501,5 +527,6 @@ int supervisor_main(const struct run_config *cfg, int front_fd, pid_t front)
 	shut_down(j);
 	log_stop(LOG_PATIENCE_NS);
 	tell_front(j, FRONT_ENDED, j->command_status, 1);
+	let_front_end(j);
 	return 0;
 }
