@@ -32,6 +32,10 @@ class Failure(Exception):
     """The product did something wrong."""
 
 
+class TooSlow(Failure):
+    """Time ran out, or too little happened in it: this depends on what else the machine does."""
+
+
 class Skip(Exception):
     """This machine cannot run the case."""
 
@@ -43,6 +47,11 @@ class TimedOut(Exception):
 def check(condition, reason):
     if not condition:
         raise Failure(reason)
+
+
+def in_time(condition, reason):
+    if not condition:
+        raise TooSlow(reason)
 
 
 def need(program):
@@ -247,7 +256,7 @@ class Run:
             self.proc.wait(timeout)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise Failure(f'{self.label} did not end within {timeout} s')
+            raise TooSlow(f'{self.label} did not end within {timeout} s')
         self.elapsed = time.monotonic() - self.started
         self.test.log(f'[{self.label}] exit {self.proc.returncode} after {self.elapsed:.2f} s, '
                       f'peak {self.peak / MIB:.0f} MiB ({self.sampler.peak_detail})')
@@ -279,7 +288,7 @@ class Run:
             if self.proc.poll() is not None and text.encode() not in self.stdout:
                 raise Failure(f'{self.label} ended ({self.proc.returncode}) before it said '
                               f'"{text}"; stderr: {tail(self.stderr)}')
-            check(time.monotonic() < end, f'{self.label} did not say "{text}" in {timeout} s')
+            in_time(time.monotonic() < end, f'{self.label} did not say "{text}" in {timeout} s')
             time.sleep(0.02)
 
     def find(self, comm):
@@ -315,9 +324,9 @@ class Run:
         v = self.report['vmstat']
         out = v['pswpout'] + v['zswpout']
         back = v['pswpin'] + v['zswpin']
-        check(out >= pages_out, f'{self.label}: only {out} pages were stored, want {pages_out}')
+        in_time(out >= pages_out, f'{self.label}: only {out} pages were stored, want {pages_out}')
         want_in = pages_out // 4 if pages_in is None else pages_in
-        check(back >= want_in, f'{self.label}: only {back} pages came back, want {want_in}')
+        in_time(back >= want_in, f'{self.label}: only {back} pages came back, want {want_in}')
         return out, back
 
     def expect_within_budget(self, budget=None, extra=0):

@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 
-from harness import MIB, Failure, case, check, read_bytes, read_text
+from harness import MIB, Failure, case, check, in_time, read_bytes, read_text
 
 SIGNALS = ('SIGHUP', 'SIGINT', 'SIGQUIT', 'SIGKILL', 'SIGSEGV', 'SIGPIPE', 'SIGALRM', 'SIGTERM',
            'SIGUSR1', 'SIGABRT')
@@ -120,7 +120,7 @@ def helper_killed(t):
         time.sleep(delay)
         end = time.monotonic() + 5
         while not (helpers := run.find('uswap-helper')):
-            check(time.monotonic() < end, 'no helper')
+            in_time(time.monotonic() < end, 'no helper')
             time.sleep(0.02)
         for p in helpers:
             os.kill(p.pid, signal.SIGKILL)

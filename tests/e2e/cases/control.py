@@ -8,7 +8,7 @@ import socket
 import subprocess
 import time
 
-from harness import MIB, Failure, case, check, check_report
+from harness import MIB, Failure, case, check, check_report, in_time
 
 
 def stat(t, *args):
@@ -38,7 +38,7 @@ class Interactive:
         end = time.monotonic() + timeout
         while self.run.stdout.count(b'pass ') < self.passes:
             check(self.run.proc.poll() is None, f'ended: {self.run.stderr[-300:]!r}')
-            check(time.monotonic() < end, 'a pass took too long')
+            in_time(time.monotonic() < end, 'a pass took too long')
             time.sleep(0.02)
 
     def end(self):
@@ -129,7 +129,7 @@ def set_ram(t):
         check(stat(t)['ram']['limit'] == limit, 'the limit is not what was set')
         end = time.monotonic() + 10
         while below and job.run.sampler.current > limit + 16 * MIB:
-            check(time.monotonic() < end,
+            in_time(time.monotonic() < end,
                   f'still {job.run.sampler.current // MIB} MiB 10 s after ram={limit // MIB}M')
             time.sleep(0.05)
 

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import time
 
-from harness import MIB, Skip, add_case, case, check, need, rundir_entries
+from harness import MIB, Skip, add_case, case, check, in_time, need, rundir_entries
 
 
 def expect_refusal(t, words, patterns, env=None, **popen):
@@ -35,7 +35,7 @@ def expect_refusal(t, words, patterns, env=None, **popen):
     check(not os.path.exists(marker), f'the command was started: {shown}')
     end = time.monotonic() + 2
     while (sorted(os.listdir(t.swap_dir)), sorted(rundir_entries())) != before:
-        check(time.monotonic() < end,
+        in_time(time.monotonic() < end,
               f'left behind {os.listdir(t.swap_dir)} {rundir_entries()}: {shown}')
         time.sleep(0.05)
     t.reap()

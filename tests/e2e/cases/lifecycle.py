@@ -6,7 +6,7 @@ import struct
 import subprocess
 import time
 
-from harness import MIB, Failure, case, check, need, read_bytes, tagged_processes
+from harness import MIB, Failure, case, check, in_time, need, read_bytes, tagged_processes
 
 
 REMAP = '''
@@ -73,7 +73,7 @@ def checking_job(t, nr=3, each=64, ram=64, **kw):
     end = time.monotonic() + 60
     while any(counters(f)[2] < 1 for f in files):
         check(run.proc.poll() is None, f'ended early: {run.stderr!r}')
-        check(time.monotonic() < end, 'the programs did not get through one pass')
+        in_time(time.monotonic() < end, 'the programs did not get through one pass')
         time.sleep(0.05)
     return run, files
 

@@ -12,7 +12,7 @@ import subprocess
 import threading
 import time
 
-from harness import MIB, Skip, case, check, need, read_bytes, read_text, tail
+from harness import MIB, Skip, case, check, in_time, need, read_bytes, read_text, tail
 
 
 # ---- runtimes that collect garbage ----
@@ -435,7 +435,7 @@ http {{ access_log off; sendfile off; output_buffers 2 64k; gzip off;
                   env={'USWAP_TEST': 'evict-all'})
     end = time.monotonic() + 20
     while not read_text(t.path('pid')).strip():
-        check(run.proc.poll() is None and time.monotonic() < end,
+        in_time(run.proc.poll() is None and time.monotonic() < end,
               f'nginx does not start: {tail(run.stderr)}')
         time.sleep(0.05)
     time.sleep(0.3)
@@ -526,7 +526,7 @@ class Mariadb:
         """What the client prints for MARIADB_SQL; the server is ended then."""
         end = time.monotonic() + 20
         while 'ready for connections' not in run.stderr:
-            check(run.proc.poll() is None and time.monotonic() < end,
+            in_time(run.proc.poll() is None and time.monotonic() < end,
                   f'{run.label}: mariadbd does not start: {tail(run.stderr)}')
             time.sleep(0.05)
         done = subprocess.run([*self.client, '-N'], input=MARIADB_SQL, capture_output=True,

@@ -4,7 +4,7 @@ import os
 import re
 import time
 
-from harness import MIB, Skip, case, check, read_text
+from harness import MIB, Skip, case, check, in_time, read_text
 
 FIRST_PID_NS = 'pid:[4026531836]'
 
@@ -95,7 +95,7 @@ def refused_while_it_runs(t):
                   stdin=os.fdopen(r, 'rb'))
     end = time.monotonic() + 10
     while not notes(run):
-        check(time.monotonic() < end, f'not said within 10 s: {run.stderr!r}')
+        in_time(time.monotonic() < end, f'not said within 10 s: {run.stderr!r}')
         time.sleep(0.02)
     check(run.proc.poll() is None, 'said when the job had ended')
     os.close(w)

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import time
 
-from harness import MIB, Failure, case, check, need, read_bytes, tail
+from harness import MIB, Failure, case, check, in_time, need, read_bytes, tail
 
 PYTHON_DICT = '''
 import hashlib
@@ -179,7 +179,7 @@ def redis_server(t, start, label):
         except (OSError, Failure):
             pass
         check(run.proc.poll() is None, f'redis ended: {tail(run.stderr)} {tail(run.stdout.decode())}')
-        check(time.monotonic() < end, 'redis does not answer')
+        in_time(time.monotonic() < end, 'redis does not answer')
         time.sleep(0.1)
 
 
@@ -236,7 +236,7 @@ def redis(t):
     client.pipeline([('SET', f'late:{i}', redis_value(i)) for i in range(20000)])
     end = time.monotonic() + 60
     while client.info('rdb_bgsave_in_progress') != '0':
-        check(time.monotonic() < end, 'BGSAVE takes too long')
+        in_time(time.monotonic() < end, 'BGSAVE takes too long')
         time.sleep(0.1)
     check(client.info('rdb_last_bgsave_status') == 'ok', 'BGSAVE failed')
     client.pipeline([('DEL', f'late:{i}') for i in range(20000)])

@@ -14,7 +14,7 @@ import sys
 import time
 import uuid
 
-from harness import MIB, Skip, case, check, need, read_bytes, read_text, rollup, tail
+from harness import MIB, Skip, case, check, in_time, need, read_bytes, read_text, rollup, tail
 
 NOBODY = ['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups']
 
@@ -225,7 +225,7 @@ class Debugged:
             self.pid = found[0].pid if found else 0
             if self.pid and rollup(self.pid).get('Anonymous', 1 << 40) < 4 * MIB:
                 break
-            check(time.monotonic() < end, f'not evicted: {rollup(self.pid)}')
+            in_time(time.monotonic() < end, f'not evicted: {rollup(self.pid)}')
             time.sleep(0.05)
 
     def finish(self):
