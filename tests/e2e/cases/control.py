@@ -130,7 +130,7 @@ def set_ram(t):
         end = time.monotonic() + 10
         while below and job.run.sampler.current > limit + 16 * MIB:
             in_time(time.monotonic() < end,
-                  f'still {job.run.sampler.current // MIB} MiB 10 s after ram={limit // MIB}M')
+                    f'still {job.run.sampler.current // MIB} MiB 10 s after ram={limit // MIB}M')
             time.sleep(0.05)
 
     settle(48 * MIB, True)

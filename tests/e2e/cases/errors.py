@@ -36,7 +36,7 @@ def expect_refusal(t, words, patterns, env=None, **popen):
     end = time.monotonic() + 2
     while (sorted(os.listdir(t.swap_dir)), sorted(rundir_entries())) != before:
         in_time(time.monotonic() < end,
-              f'left behind {os.listdir(t.swap_dir)} {rundir_entries()}: {shown}')
+                f'left behind {os.listdir(t.swap_dir)} {rundir_entries()}: {shown}')
         time.sleep(0.05)
     t.reap()
     check(not t.adopted(), f'processes left: {t.adopted()}: {shown}')

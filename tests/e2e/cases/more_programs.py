@@ -436,7 +436,7 @@ http {{ access_log off; sendfile off; output_buffers 2 64k; gzip off;
     end = time.monotonic() + 20
     while not read_text(t.path('pid')).strip():
         in_time(run.proc.poll() is None and time.monotonic() < end,
-              f'nginx does not start: {tail(run.stderr)}')
+                f'nginx does not start: {tail(run.stderr)}')
         time.sleep(0.05)
     time.sleep(0.3)
     got = http_load(port, 4, 200, right, NGINX_PAGES)
@@ -527,7 +527,7 @@ class Mariadb:
         end = time.monotonic() + 20
         while 'ready for connections' not in run.stderr:
             in_time(run.proc.poll() is None and time.monotonic() < end,
-                  f'{run.label}: mariadbd does not start: {tail(run.stderr)}')
+                    f'{run.label}: mariadbd does not start: {tail(run.stderr)}')
             time.sleep(0.05)
         done = subprocess.run([*self.client, '-N'], input=MARIADB_SQL, capture_output=True,
                               text=True, timeout=60)
