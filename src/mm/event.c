@@ -818,9 +818,14 @@ void space_service(struct space *s)
 	if (rd->nr)
 		apply_all(s, rd);
 	us_mutex_unlock(&s->lock);
-	/* The children become visible, and may run on. */
-	for (int i = 0; i < rd->nr_children; i++)
+	/*
+	 * The children become visible, and may run on. Not before: whoever saw one whose process is
+	 * dead already would take its table down while it is being built here, without its lock.
+	 */
+	for (int i = 0; i < rd->nr_children; i++) {
+		space_publish(rd->child[i]);
 		rd->child[i]->ops->forked(rd->child[i], s);
+	}
 	if (r >= 0 && rd->nr_faults)
 		faults_while_held(s, rd);
 	s->ops->hold(s, false);

@@ -540,7 +540,6 @@ static struct space *remote_alloc(struct mm *mm, int uffd, uint64_t sentinel)
 	}
 	r->space->sentinel = sentinel;
 	r->space->sentinel_page = r->sentinel_page;
-	space_publish(r->space);
 	return r->space;
 }
 
@@ -702,6 +701,7 @@ struct space *remote_create(struct mm *mm, const struct remote_config *cfg, int 
 		*err = -ENOMEM;
 		return NULL;
 	}
+	space_publish(s);
 	(void)remote_gate_open(s);
 	*err = attach(s, cfg);
 	if (!*err) {

@@ -113,7 +113,7 @@ struct space_ops {
 	/* The CPU on which a thread of the program ran last, or -1. May be NULL. */
 	int (*program_cpu)(struct space *s);
 
-	/* Makes the space of a forked child around child_fd. NULL: not to be had. */
+	/* Makes the space of a forked child around child_fd, not published. NULL: not to be had. */
 	struct space *(*fork)(struct space *parent, int child_fd);
 	/* Tells the child's sentinel that the space stands (and whether it may have a helper). */
 	void (*forked)(struct space *child, struct space *parent);

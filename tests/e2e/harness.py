@@ -409,6 +409,8 @@ class Test:
         self.suite = suite
         self.name = name
         self.dir = os.path.join(suite.base, name)
+        if os.path.exists(self.dir):
+            self.dir += '.again'
         os.makedirs(self.dir)
         os.chmod(self.dir, 0o755)
         self.swap_dir = os.path.join(self.dir, 'swap')

@@ -535,7 +535,6 @@ static struct space *fake_fork_op(struct space *parent, int child_fd)
 
 	assert_non_null(c);
 	c->s = space_create(parent->mm, &fake_ops, c);
-	space_publish(c->s);
 	assert_non_null(c->s);
 	return c->s;
 }
@@ -544,6 +543,7 @@ static void fake_forked(struct space *child, struct space *parent)
 {
 	struct fake *f = fake_of(child);
 
+	assert_ptr_equal(list_entry(child->mm->spaces.prev, struct space, node), child);
 	us_mutex_lock(&f->w->lock);
 	f->visible = true;
 	us_mutex_unlock(&f->w->lock);
