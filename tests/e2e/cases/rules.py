@@ -7,7 +7,7 @@ The numbers and the reasons are those of docs/fault-states.md; the programs say 
 """
 import time
 
-from harness import MIB, Failure, case, check
+from harness import MIB, TooSlow, case, check
 
 EVICT_ALL = 'evict-all'
 LIMIT = 40  # seconds in which a missing rule must show; mostly it is one or two
@@ -80,7 +80,7 @@ def expect_needed(t, rule, modes=(EVICT_ALL, SLOW), limit=LIMIT, rare=''):
                               f'{run.stderr[-300:]!r}')
     text = f'{hook}: no wrong page in {limit} s ({"; ".join(tried)})'
     if not rare:
-        raise Failure(text)
+        raise TooSlow(text)
     t.note(f'{text}; {rare}')
 
 
