@@ -2,12 +2,13 @@
 """The promised figures, with their bounds. bench/measure.py measures them.
 
 A shared machine is noisy: a figure that misses its bound is measured again, three times in all, and
-every value is printed. Sizes are smaller than those of bench/figures, for the sake of time.
+every value is printed; times that miss it even then count as too slow (harness.TooSlow), memory
+does not. Sizes are smaller than those of bench/figures, for the sake of time.
 """
 import os
 import sys
 
-from harness import MIB, ROOT, Test, case, check, need
+from harness import MIB, ROOT, Test, case, check, in_time, need
 
 sys.path.insert(0, os.path.join(ROOT, 'bench'))
 import measure  # noqa: E402
@@ -22,7 +23,7 @@ def bounded(t, what, bound, unit, scale, once):
             break
     text = ', then '.join(f'{v * scale:.3f}' for v in tried)
     t.note(f'{what} {text} {unit}, bound {bound * scale:.3f}')
-    check(tried[-1] <= bound, 'over the bound each time')
+    in_time(tried[-1] <= bound, 'over the bound each time')
 
 
 @case(timeout=120)
@@ -36,7 +37,7 @@ def fits_memory(t):
 def fits_compile(t):
     from cases.programs import large_source
     need('gcc')
-    source = large_source(t, 180)
+    source = large_source(t, 110)
     bounded(t, 'compile:', 1.03, 'x native', 1,
             lambda: measure.fits_compile(t.uswap, source, t.dir, 3)['ratio'])
 
