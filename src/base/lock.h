@@ -27,7 +27,9 @@ enum lock_rank {
 	RANK_CACHE = 50,   /* swap: list of cached folios */
 	RANK_ENTRY = 55,   /* swap: one shard of entries */
 	RANK_DEDUP = 58,   /* swap: hash index */
-	RANK_CLUSTER = 60, /* swap: clusters of a device */
+	RANK_CL_CPU = 59,  /* swap: where a CPU goes on allocating on a device */
+	RANK_CLUSTER = 60, /* swap: one cluster of a device */
+	RANK_CL_LIST = 61, /* swap: lists of clusters of a device */
 	RANK_DEV = 70,	   /* dev: private state of a device */
 	RANK_ZPOOL = 80,   /* zpool */
 	RANK_MEM = 85,	   /* base: slabs */

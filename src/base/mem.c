@@ -69,7 +69,8 @@ void mem_pool_deinit(struct mem_pool *p)
 {
 	if (!p->base)
 		return;
-	mem_account(-(int64_t)(p->next * p->obj_bytes));
+	if (!p->unaccounted)
+		mem_account(-(int64_t)(p->next * p->obj_bytes));
 	mem_release(p->base, p->obj_bytes * p->max_objs);
 	us_mutex_deinit(&p->lock);
 	p->base = NULL;
@@ -85,7 +86,8 @@ void *mem_pool_alloc(struct mem_pool *p)
 		memcpy(&p->free_list, obj, sizeof(void *));
 	} else if (p->next < p->max_objs) {
 		obj = p->base + p->next++ * p->obj_bytes;
-		mem_account((int64_t)p->obj_bytes);
+		if (!p->unaccounted)
+			mem_account((int64_t)p->obj_bytes);
 	}
 	if (obj)
 		p->used++;
@@ -102,4 +104,14 @@ void mem_pool_free(struct mem_pool *p, void *obj)
 	p->free_list = obj;
 	p->used--;
 	us_mutex_unlock(&p->lock);
+}
+
+uint64_t mem_pool_bytes(struct mem_pool *p)
+{
+	uint64_t n;
+
+	us_mutex_lock(&p->lock);
+	n = p->next * p->obj_bytes;
+	us_mutex_unlock(&p->lock);
+	return n;
 }

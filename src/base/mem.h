@@ -32,6 +32,7 @@ struct mem_pool {
 	struct us_mutex lock;
 	char *base;
 	size_t obj_bytes, max_objs;
+	bool unaccounted; /* set after init: its owner reports mem_pool_bytes() in its own figures */
 	/* protected by lock */
 	size_t next;	 /* first object never handed out */
 	void *free_list; /* linked through the first word of each free object */
@@ -44,5 +45,7 @@ void mem_pool_deinit(struct mem_pool *p);
 /* A zeroed object, or NULL when all max_objs are in use. Does not block on memory. */
 void *mem_pool_alloc(struct mem_pool *p);
 void mem_pool_free(struct mem_pool *p, void *obj);
+/* What was ever touched: objects that come back are kept for the next. */
+uint64_t mem_pool_bytes(struct mem_pool *p);
 
 #endif

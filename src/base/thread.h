@@ -30,6 +30,14 @@ int us_thread_start(struct us_thread *t, const char *name, int cpu, void (*fn)(v
  * vain before).
  */
 void us_thread_urgent(void);
+/*
+ * The CPU that runs the calling thread, which may run on another one as soon as this returns. So
+ * it is good for choosing among locked copies (a wrong choice costs time), never for going without
+ * a lock: two threads may well use the same CPU's copy at once.
+ */
+unsigned int us_this_cpu(void);
+/* How many copies make sense: CPUs that the machine is configured for, at least 1. */
+unsigned int us_nr_cpus(void);
 /* Waits for the thread's end; harmless if it was never started. */
 void us_thread_join(struct us_thread *t);
 

@@ -1,62 +1,45 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Lists mirror the state of a cluster:
- *   free        no slot used, none masked: can take any order
- *   partial[o]  of order o, has free slots
- *   frag[o]     of order o, has free slots but had no run of 2^o when last scanned
- *   none        every slot is used or masked
- * Freeing a slot moves a cluster from frag or none to partial; freeing the last one moves it to
- * free. A cluster with masked slots (the first and the last) never goes to free: it is of order 0
- * from the start.
+ * Set-up, size, the lists, and freeing. docs/cluster-states.md has the table of transitions.
+ *
+ * The state of a cluster says on which list it is. Both change together, under the lock of the
+ * cluster and that of the lists. So who holds the lock of a cluster knows its list, and who walks
+ * a list knows what its members are.
  */
-#include "swap/cluster.h"
+#include "swap/cluster_internal.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "base/mem.h"
+#include "base/thread.h"
 #include "swap/entry.h"
 
+LOCK_CLASS(cpu_class, "swap_cluster_cpu", RANK_CL_CPU);
 LOCK_CLASS(cluster_class, "swap_cluster", RANK_CLUSTER);
+LOCK_CLASS(list_class, "swap_cluster_lists", RANK_CL_LIST);
 
-enum cluster_state { CL_NONE, CL_FREE, CL_PARTIAL, CL_FRAG };
+/* ---- lists ---- */
 
-#define CLUSTER_WORDS (CLUSTER_SLOTS / 64)
-
-struct cluster {
-	uint64_t map[CLUSTER_WORDS]; /* 1: used or masked */
-	uint32_t next, prev;	     /* as cluster_list.head */
-	uint16_t used;		     /* slots given out; masked ones do not count */
-	uint8_t order;
-	uint8_t state;
-};
-_Static_assert(sizeof(struct cluster) <= 96, "metadata of a cluster");
-
-static struct cluster_list *list_of(struct clusters *c, const struct cluster *cl)
+static struct cluster_list *list_of(struct clusters *c, enum cluster_state state,
+				    unsigned int order)
 {
-	switch (cl->state) {
+	switch (state) {
 	case CL_FREE:
 		return &c->free;
-	case CL_PARTIAL:
-		return &c->partial[cl->order];
+	case CL_NONFULL:
+		return &c->nonfull[order];
 	case CL_FRAG:
-		return &c->frag[cl->order];
+		return &c->frag[order];
+	case CL_FULL:
+		return &c->full;
 	default:
 		return NULL;
 	}
 }
 
-static uint32_t number_of(const struct clusters *c, const struct cluster *cl)
+void cluster_list_del(struct clusters *c, struct cluster_list *l, struct cluster *cl)
 {
-	return (uint32_t)(cl - c->tab) + 1;
-}
-
-static void unlink_cluster(struct clusters *c, struct cluster *cl)
-{
-	struct cluster_list *l = list_of(c, cl);
-
-	if (!l)
-		return;
 	if (cl->prev)
 		c->tab[cl->prev - 1].next = cl->next;
 	else
@@ -66,142 +49,192 @@ static void unlink_cluster(struct clusters *c, struct cluster *cl)
 	else
 		l->tail = cl->prev;
 	cl->next = cl->prev = 0;
-	cl->state = CL_NONE;
 }
 
-static void move_cluster(struct clusters *c, struct cluster *cl, enum cluster_state state,
-			 unsigned int order)
+void cluster_list_add(struct clusters *c, struct cluster_list *l, struct cluster *cl)
 {
-	struct cluster_list *l;
+	uint32_t id = cluster_number(c, cl) + 1;
 
-	if (cl->state == state && cl->order == order)
-		return;
-	unlink_cluster(c, cl);
-	cl->state = (uint8_t)state;
-	cl->order = (uint8_t)order;
-	l = list_of(c, cl);
-	if (!l)
-		return;
 	cl->prev = l->tail;
 	cl->next = 0;
 	if (l->tail)
-		c->tab[l->tail - 1].next = number_of(c, cl);
+		c->tab[l->tail - 1].next = id;
 	else
-		l->head = number_of(c, cl);
-	l->tail = number_of(c, cl);
+		l->head = id;
+	l->tail = id;
 }
 
-/* ---- bits ---- */
-
-/* For each word, the bits that start a free run of 2^order (order <= 6). */
-static uint64_t run_starts(uint64_t used, unsigned int order)
+struct cluster *cluster_isolate(struct clusters *c, struct cluster_list *l)
 {
-	static const uint64_t aligned[7] = {
-		UINT64_MAX,	       0x5555555555555555ull, 0x1111111111111111ull,
-		0x0101010101010101ull, 0x0001000100010001ull, 0x0000000100000001ull,
-		1ull,
-	};
-	uint64_t f = ~used;
+	struct cluster *cl;
 
-	for (unsigned int k = 0; k < order; k++)
-		f &= f >> (1u << k);
-	return f & aligned[order];
-}
-
-/* First free aligned run in the cluster, as an index; -1: none. */
-static int find_run(const struct cluster *cl, unsigned int order)
-{
-	unsigned int words = order > 6 ? 1u << (order - 6) : 1;
-
-	for (unsigned int w = 0; w < CLUSTER_WORDS; w += words) {
-		uint64_t all = 0, starts;
-
-		if (words > 1) {
-			for (unsigned int k = 0; k < words; k++)
-				all |= cl->map[w + k];
-			if (!all)
-				return (int)(w * 64);
+	us_mutex_lock(&c->lock);
+	for (uint32_t n = l->head; n; n = cl->next) {
+		cl = &c->tab[n - 1];
+		if (!us_mutex_trylock(&cl->lock))
 			continue;
-		}
-		starts = run_starts(cl->map[w], order);
-		if (starts)
-			return (int)(w * 64) + __builtin_ctzll(starts);
+		cluster_list_del(c, l, cl);
+		cl->state = CL_NONE;
+		us_mutex_unlock(&c->lock);
+		return cl;
 	}
-	return -1;
+	us_mutex_unlock(&c->lock);
+	return NULL;
 }
 
-static void set_run(struct cluster *cl, unsigned int at, unsigned int order, bool used)
+/* To the tail of the list of that state, unless it is there already. */
+static void move_cluster(struct clusters *c, struct cluster *cl, enum cluster_state state)
 {
-	unsigned int n = 1u << order;
+	struct cluster_list *l;
 
-	while (n) {
-		unsigned int bits = MIN(n, 64 - at % 64);
-		uint64_t mask = (bits == 64 ? UINT64_MAX : (1ull << bits) - 1) << (at % 64);
-		uint64_t *w = &cl->map[at / 64];
+	if (cl->state == state)
+		return;
+	us_mutex_lock(&c->lock);
+	l = list_of(c, (enum cluster_state)cl->state, cl->order);
+	if (l)
+		cluster_list_del(c, l, cl);
+	if (state == CL_FREE || state == CL_DISCARD)
+		cl->order = 0;
+	cl->state = (uint8_t)state;
+	if (state == CL_DISCARD) {
+		cluster_list_add(c, &c->discard, cl);
+		atomic_fetch_add(&c->nr_discard, 1);
+	} else {
+		cluster_list_add(c, list_of(c, state, cl->order), cl);
+	}
+	us_mutex_unlock(&c->lock);
+}
 
-		if ((*w & mask) != (used ? 0 : mask))
-			swap_bug("slots of a cluster are %s twice", used ? "allocated" : "freed");
-		*w = used ? *w | mask : *w & ~mask;
-		at += bits;
-		n -= bits;
+/* Nothing in it has an owner any more. */
+static void give_table_back(struct clusters *c, struct cluster *cl)
+{
+	if (!cl->owner || cl->used || cl->kept)
+		return;
+	mem_pool_free(&c->tables, cl->owner);
+	cl->owner = NULL;
+}
+
+void cluster_settle(struct clusters *c, struct cluster *cl)
+{
+	/* Emptied and on its way to the device since the scan let go of it. */
+	if (cl->state == CL_DISCARD)
+		return;
+	give_table_back(c, cl);
+	if (cluster_is_empty(cl))
+		move_cluster(c, cl, CL_FREE);
+	else
+		move_cluster(c, cl, cluster_has_room(cl) ? CL_FRAG : CL_FULL);
+}
+
+void cluster_settle_freed(struct clusters *c, struct cluster *cl)
+{
+	give_table_back(c, cl);
+	if (!cluster_is_empty(cl)) {
+		move_cluster(c, cl, cluster_has_room(cl) ? CL_NONFULL : CL_FULL);
+	} else if (c->cfg.discard && atomic_load(&c->writeok)) {
+		/* Room again when that is over. */
+		cluster_set_room(c, cl, 0);
+		move_cluster(c, cl, CL_DISCARD);
+	} else {
+		move_cluster(c, cl, CL_FREE);
 	}
 }
 
-/* The order of the largest free aligned run around a free run of 2^order at `at`. */
-static unsigned int free_order_at(const struct cluster *cl, unsigned int at, unsigned int order)
+void cluster_set_order(struct clusters *c, struct cluster *cl, unsigned int order)
 {
-	while (order < MAX_ORDER) {
-		unsigned int n = 1u << order, buddy = at ^ n;
-		uint64_t used = 0;
+	struct cluster_list *l;
 
-		if (n < 64)
-			used = cl->map[buddy / 64] & (((1ull << n) - 1) << (buddy % 64));
-		for (unsigned int w = 0; w < n / 64; w++)
-			used |= cl->map[buddy / 64 + w];
-		if (used)
-			break;
-		at &= ~n;
-		order++;
-	}
-	return order;
+	us_mutex_lock(&c->lock);
+	l = list_of(c, (enum cluster_state)cl->state, cl->order);
+	if (l)
+		cluster_list_del(c, l, cl);
+	cl->order = (uint8_t)order;
+	if (l)
+		cluster_list_add(c, list_of(c, (enum cluster_state)cl->state, order), cl);
+	us_mutex_unlock(&c->lock);
 }
 
-static bool has_room(const struct cluster *cl)
+/* ---- what searches may rely on ---- */
+
+unsigned int cluster_room(struct clusters *c, uint32_t number)
 {
-	for (unsigned int w = 0; w < CLUSTER_WORDS; w++)
-		if (cl->map[w] != UINT64_MAX)
-			return true;
-	return false;
+	return (unsigned int)(atomic_load(&c->room[number / 8]) >> (number % 8 * 8)) & 0xff;
 }
 
-/* Whether slots of it are masked: the first cluster, and the last unless it is whole. */
-static bool is_holed(const struct clusters *c, const struct cluster *cl)
+/* Eight clusters share a word, and each has a lock of its own. */
+void cluster_set_room(struct clusters *c, const struct cluster *cl, unsigned int room)
 {
-	uint32_t i = (uint32_t)(cl - c->tab);
+	uint32_t i = cluster_number(c, cl);
+	uint64_t old = atomic_load(&c->room[i / 8]), new;
 
-	return i == 0 || ((uint64_t)i + 1) * CLUSTER_SLOTS > c->nr_slots;
+	do {
+		new = (old & ~(0xffull << (i % 8 * 8))) | (uint64_t)room << (i % 8 * 8);
+	} while (new != old && !atomic_compare_exchange_weak(&c->room[i / 8], &old, new));
+}
+
+void clusters_search_again(struct clusters *c, unsigned int order)
+{
+	uint64_t bits = (2ull << order) - 1, old = atomic_load(&c->search);
+
+	if (!atomic_load(&c->searchers) && !(old & bits))
+		return;
+	while (!atomic_compare_exchange_weak(&c->search, &old, (old & ~bits) + SEARCH_CHANGE))
+		;
+}
+
+void cluster_run_freed(struct clusters *c, struct cluster *cl, unsigned int at, unsigned int order)
+{
+	order = cluster_free_order(cl->map, at, order);
+	if (cluster_room(c, cluster_number(c, cl)) < order + 1)
+		cluster_set_room(c, cl, order + 1);
+	clusters_search_again(c, order);
 }
 
 /* ---- set-up and size ---- */
 
-static size_t owners_bytes(const struct clusters *c)
-{
-	return MAX((size_t)c->max_clusters, 1u) * CLUSTER_SLOTS * sizeof(uint32_t);
-}
-
 int clusters_init(struct clusters *c, uint32_t max_slots)
 {
+	return clusters_init_with(c, max_slots, &(struct clusters_config){0});
+}
+
+static size_t tab_bytes(const struct clusters *c)
+{
+	return MAX((size_t)c->max_clusters, 1u) * sizeof(struct cluster);
+}
+
+static size_t room_bytes(const struct clusters *c)
+{
+	return align_up(MAX((size_t)c->max_clusters, 1u), 8);
+}
+
+int clusters_init_with(struct clusters *c, uint32_t max_slots, const struct clusters_config *cfg)
+{
+	size_t max_tables;
+
 	memset(c, 0, sizeof(*c));
+	c->cfg = *cfg;
+	if (c->cfg.discard && !(cfg->ops && cfg->ops->discard))
+		c->cfg.discard = false;
 	c->max_clusters = (uint32_t)(((uint64_t)max_slots + CLUSTER_SLOTS - 1) / CLUSTER_SLOTS);
-	c->tab = mem_reserve(MAX((size_t)c->max_clusters, 1u) * sizeof(struct cluster));
-	c->owners = mem_reserve(owners_bytes(c));
-	if (!c->tab || !c->owners) {
-		mem_release(c->tab, MAX((size_t)c->max_clusters, 1u) * sizeof(struct cluster));
-		mem_release(c->owners, owners_bytes(c));
+	c->nr_cpus = cfg->rotational ? 1 : us_nr_cpus();
+	c->tab = mem_reserve(tab_bytes(c));
+	c->room = mem_reserve(room_bytes(c));
+	c->cpus = mem_reserve(c->nr_cpus * sizeof(*c->cpus));
+	max_tables = cfg->max_tables ? cfg->max_tables : MAX((size_t)c->max_clusters, 1u);
+	if (!c->tab || !c->room || !c->cpus ||
+	    mem_pool_init(&c->tables, CLUSTER_SLOTS * sizeof(uint32_t), max_tables) != 0) {
+		mem_release(c->tab, tab_bytes(c));
+		mem_release(c->room, room_bytes(c));
+		mem_release(c->cpus, c->nr_cpus * sizeof(*c->cpus));
 		c->tab = NULL;
 		return -ENOMEM;
 	}
-	us_mutex_init(&c->lock, &cluster_class);
+	c->tables.unaccounted = true;
+	us_mutex_init(&c->lock, &list_class);
+	us_cond_init(&c->discarded);
+	for (unsigned int i = 0; i < c->nr_cpus; i++)
+		us_mutex_init(&c->cpus[i].lock, &cpu_class);
+	atomic_store(&c->writeok, true);
 	return 0;
 }
 
@@ -209,310 +242,242 @@ void clusters_deinit(struct clusters *c)
 {
 	if (!c->tab)
 		return;
-	mem_release(c->tab, MAX((size_t)c->max_clusters, 1u) * sizeof(struct cluster));
-	mem_release(c->owners, owners_bytes(c));
-	c->tab = NULL;
+	for (uint32_t i = 0; i < atomic_load(&c->nr_touched); i++) {
+		/* Who freed the last slot counts it before he lets go of the lock. */
+		us_mutex_lock(&c->tab[i].lock);
+		us_mutex_unlock(&c->tab[i].lock);
+		us_mutex_deinit(&c->tab[i].lock);
+	}
+	for (unsigned int i = 0; i < c->nr_cpus; i++)
+		us_mutex_deinit(&c->cpus[i].lock);
+	us_cond_deinit(&c->discarded);
 	us_mutex_deinit(&c->lock);
+	mem_pool_deinit(&c->tables);
+	mem_release(c->tab, tab_bytes(c));
+	mem_release(c->room, room_bytes(c));
+	mem_release(c->cpus, c->nr_cpus * sizeof(*c->cpus));
+	free(c->bad);
+	c->bad = NULL;
+	c->tab = NULL;
+}
+
+/* Index of the first bad slot that is not below slot. Under the list lock. */
+static uint32_t bad_at_or_after(const struct clusters *c, uint64_t slot)
+{
+	uint32_t lo = 0, hi = atomic_load(&c->nr_bad);
+
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo) / 2;
+
+		if (c->bad[mid] < slot)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+static void mask(struct cluster *cl, unsigned int at, unsigned int n)
+{
+	cluster_set_range(cl->map, at, n, true);
+	cl->masked = (uint16_t)(cl->masked + n);
+}
+
+bool cluster_touch(struct clusters *c)
+{
+	uint32_t i, size;
+	uint64_t first, end;
+	struct cluster *cl;
+
+	us_mutex_lock(&c->lock);
+	i = atomic_load(&c->nr_touched);
+	size = atomic_load(&c->nr_slots);
+	first = (uint64_t)i * CLUSTER_SLOTS;
+	end = first + CLUSTER_SLOTS;
+	if (first >= size) {
+		us_mutex_unlock(&c->lock);
+		return false;
+	}
+	/* Nobody else can have come to it: it is on no list and beyond nr_touched. */
+	cl = &c->tab[i];
+	us_mutex_init(&cl->lock, &cluster_class);
+	if (i == 0)
+		mask(cl, 0, 1);
+	if (end > size)
+		mask(cl, (unsigned int)(size - first), (unsigned int)(end - size));
+	for (uint32_t b = bad_at_or_after(c, first);
+	     b < atomic_load(&c->nr_bad) && c->bad[b] < MIN(end, (uint64_t)size); b++)
+		mask(cl, c->bad[b] % CLUSTER_SLOTS, 1);
+	cl->state = !cl->masked ? CL_FREE : cluster_has_room(cl) ? CL_NONFULL : CL_FULL;
+	cluster_list_add(c, list_of(c, (enum cluster_state)cl->state, 0), cl);
+	cluster_set_room(c, cl, cluster_largest(cl->map));
+	atomic_store(&c->nr_touched, i + 1);
+	us_mutex_unlock(&c->lock);
+	return true;
+}
+
+/* The old end cut a cluster that is in use: what is below the new end is free now. */
+static void unmask_tail(struct clusters *c, struct cluster *cl, uint32_t old, uint32_t new)
+{
+	uint64_t first = cluster_first(c, cl);
+	unsigned int at = (unsigned int)(old - first);
+	unsigned int n = (unsigned int)(MIN(first + CLUSTER_SLOTS, (uint64_t) new) - first) - at;
+
+	cluster_set_range(cl->map, at, n, false);
+	cl->masked = (uint16_t)(cl->masked - n);
+	cluster_set_room(c, cl, cluster_largest(cl->map));
+	/* Never used, so there is nothing to discard. */
+	give_table_back(c, cl);
+	move_cluster(c, cl, cluster_is_empty(cl) ? CL_FREE : CL_NONFULL);
 }
 
 void clusters_set_size(struct clusters *c, uint32_t nr_slots)
 {
-	uint32_t old, last;
+	bool done = false;
 
-	us_mutex_lock(&c->lock);
-	old = c->nr_slots;
 	nr_slots = (uint32_t)MIN((uint64_t)nr_slots, (uint64_t)c->max_clusters * CLUSTER_SLOTS);
-	if (nr_slots > old) {
-		c->nr_slots = nr_slots;
-		c->search_failed = 0;
-		last = old / CLUSTER_SLOTS;
-		/* The cluster that the old end cut, if it is in use already. */
-		if (old % CLUSTER_SLOTS && last < c->nr_touched) {
-			struct cluster *cl = &c->tab[last];
-			uint64_t end = MIN(((uint64_t)last + 1) * CLUSTER_SLOTS, nr_slots);
+	while (!done) {
+		uint32_t old = atomic_load(&c->nr_slots), last = old / CLUSTER_SLOTS;
+		struct cluster *cl = NULL;
 
-			for (uint64_t s = old; s < end; s++)
-				set_run(cl, s % CLUSTER_SLOTS, 0, false);
-			if (!cl->used && !is_holed(c, cl))
-				move_cluster(c, cl, CL_FREE, 0);
-			else
-				move_cluster(c, cl, CL_PARTIAL, cl->order);
+		if (nr_slots <= old)
+			return;
+		if (old % CLUSTER_SLOTS && last < atomic_load(&c->nr_touched)) {
+			cl = &c->tab[last];
+			us_mutex_lock(&cl->lock);
 		}
+		us_mutex_lock(&c->lock);
+		/* Nobody else grew it, or touched its last cluster, before we had the locks. */
+		done = atomic_load(&c->nr_slots) == old &&
+		       (cl || !(old % CLUSTER_SLOTS) || last >= atomic_load(&c->nr_touched));
+		if (done)
+			atomic_store(&c->nr_slots, nr_slots);
+		us_mutex_unlock(&c->lock);
+		if (cl && done)
+			unmask_tail(c, cl, old, nr_slots);
+		if (cl)
+			us_mutex_unlock(&cl->lock);
 	}
+	clusters_search_again(c, MAX_ORDER);
+}
+
+/* Under the list lock. */
+static int bad_insert(struct clusters *c, uint32_t at, uint32_t slot)
+{
+	uint32_t nr = atomic_load(&c->nr_bad);
+
+	if (nr == c->max_bad) {
+		uint32_t max = MAX(2 * c->max_bad, 64u);
+		uint32_t *bad = realloc(c->bad, max * sizeof(*bad));
+
+		if (!bad)
+			return -ENOMEM;
+		c->bad = bad;
+		c->max_bad = max;
+	}
+	memmove(c->bad + at + 1, c->bad + at, (nr - at) * sizeof(*c->bad));
+	c->bad[at] = slot;
+	atomic_store(&c->nr_bad, nr + 1);
+	return 0;
+}
+
+/* cl is the slot's cluster, locked, or NULL if it was never touched, which holds on. */
+static int mark_bad(struct clusters *c, struct cluster *cl, uint32_t slot)
+{
+	uint32_t at = bad_at_or_after(c, slot);
+
+	if (at < atomic_load(&c->nr_bad) && c->bad[at] == slot)
+		return -EEXIST;
+	/* One that is being discarded will be on the free list. */
+	if (cl && (cl->used || cl->kept || cl->state == CL_DISCARD))
+		return -EBUSY;
+	return bad_insert(c, at, slot);
+}
+
+int clusters_mark_bad(struct clusters *c, uint32_t slot)
+{
+	uint32_t number = slot / CLUSTER_SLOTS;
+	struct cluster *cl = NULL;
+	int err;
+
+	if (!slot || slot >= atomic_load(&c->nr_slots))
+		return -EINVAL;
+	for (;;) {
+		if (number < atomic_load(&c->nr_touched)) {
+			cl = &c->tab[number];
+			us_mutex_lock(&cl->lock);
+		}
+		us_mutex_lock(&c->lock);
+		if (cl || number >= atomic_load(&c->nr_touched))
+			break;
+		us_mutex_unlock(&c->lock);
+	}
+	err = mark_bad(c, cl, slot);
 	us_mutex_unlock(&c->lock);
-}
-
-/* Brings the next never used cluster into play. */
-static bool touch_cluster(struct clusters *c)
-{
-	uint64_t first = (uint64_t)c->nr_touched * CLUSTER_SLOTS;
-	struct cluster *cl;
-
-	if (first >= c->nr_slots)
-		return false;
-	cl = &c->tab[c->nr_touched++];
-	if (first == 0)
-		set_run(cl, 0, 0, true);
-	for (uint64_t s = MAX(first, c->nr_slots); s < first + CLUSTER_SLOTS; s++)
-		set_run(cl, s % CLUSTER_SLOTS, 0, true);
-	if (is_holed(c, cl)) {
-		if (has_room(cl))
-			move_cluster(c, cl, CL_PARTIAL, 0);
-	} else {
-		move_cluster(c, cl, CL_FREE, 0);
+	if (!cl)
+		return err;
+	if (!err) {
+		/* No longer empty, so it stays of order 0 for good. */
+		mask(cl, slot % CLUSTER_SLOTS, 1);
+		move_cluster(c, cl, cluster_has_room(cl) ? CL_NONFULL : CL_FULL);
 	}
-	return true;
+	us_mutex_unlock(&cl->lock);
+	return err;
 }
 
-/* ---- allocation ---- */
+/* ---- using and freeing ---- */
 
-/* Takes a run out of cl if there is one. */
-static uint32_t take(struct clusters *c, struct cluster *cl, unsigned int order)
+void cluster_count_used(struct clusters *c, struct cluster *cl, uint32_t nr)
 {
-	int at = find_run(cl, order);
+	uint32_t peak = atomic_load_explicit(&c->peak_slots, memory_order_relaxed), used;
 
-	if (at < 0)
-		return 0;
-	set_run(cl, (unsigned int)at, order, true);
-	cl->used = (uint16_t)(cl->used + (1u << order));
-	c->used_slots += 1u << order;
-	c->peak_slots = MAX(c->peak_slots, c->used_slots);
-	if (!has_room(cl))
-		unlink_cluster(c, cl);
-	return (uint32_t)(cl - c->tab) * CLUSTER_SLOTS + (uint32_t)at;
+	cl->used = (uint16_t)(cl->used + nr);
+	used = (uint32_t)atomic_fetch_add(&c->usage, (1ull << 32) + nr) + nr;
+	while (used > peak && !atomic_compare_exchange_weak(&c->peak_slots, &peak, used))
+		;
 }
 
-static uint32_t take_from_own(struct clusters *c, unsigned int order)
+/* The window lies inside of what is freed: the parts before and behind it. */
+static void free_around_window(struct clusters *c, struct cluster *cl, unsigned int at,
+			       unsigned int n)
 {
-	while (c->partial[order].head) {
-		struct cluster *cl = &c->tab[c->partial[order].head - 1];
-		uint32_t slot = take(c, cl, order);
+	unsigned int end = c->window.at + c->window.nr;
 
-		if (slot)
-			return slot;
-		move_cluster(c, cl, CL_FRAG, order);
-	}
-	return 0;
-}
-
-static uint32_t take_from_free(struct clusters *c, unsigned int order)
-{
-	struct cluster *cl;
-
-	while (!c->free.head) {
-		if (!touch_cluster(c))
-			return 0;
-		/* The first and the last cluster go to partial[0] instead. */
-		if (order == 0 && c->partial[0].head)
-			return take_from_own(c, 0);
-	}
-	cl = &c->tab[c->free.head - 1];
-	move_cluster(c, cl, CL_PARTIAL, order);
-	return take(c, cl, order);
-}
-
-/* For order 0 anything will do, so take from where larger runs are gone already. */
-static uint32_t steal_slot(struct clusters *c)
-{
-	for (unsigned int o = 1; o <= MAX_ORDER; o++)
-		if (c->frag[o].head)
-			return take(c, &c->tab[c->frag[o].head - 1], 0);
-	for (unsigned int o = 1; o <= MAX_ORDER; o++)
-		if (c->partial[o].head)
-			return take(c, &c->tab[c->partial[o].head - 1], 0);
-	return 0;
-}
-
-static uint32_t search_list(struct clusters *c, const struct cluster_list *l, unsigned int order)
-{
-	for (uint32_t n = l->head; n;) {
-		struct cluster *cl = &c->tab[n - 1];
-		uint32_t slot;
-
-		n = cl->next;
-		slot = take(c, cl, order);
-		if (slot)
-			return slot;
-	}
-	return 0;
+	if (c->window.at > at)
+		cluster_set_range(cl->map, at, c->window.at - at, false);
+	if (at + n > end)
+		cluster_set_range(cl->map, end, at + n - end, false);
+	cluster_set_room(c, cl, cluster_largest(cl->map));
+	clusters_search_again(c, MAX_ORDER);
 }
 
 /*
- * Looks into clusters of every other order. A search that failed is not repeated before a run of
- * that order came free, so most calls on a crowded device do not search. A run of the largest
- * order is a whole cluster, which would be on the free list.
+ * Nothing is lost or given out twice: the slots stay set in the map until here, under the lock of
+ * their cluster, which everybody who sets them holds. The caller has made sure before that nobody
+ * reads or writes them any longer. The count goes down last, but still under the lock: who sees it
+ * reach 0 and then takes each cluster's lock once knows that everybody is out.
  */
-static uint32_t search_all(struct clusters *c, unsigned int order)
-{
-	uint32_t slot;
-
-	if (order == MAX_ORDER || c->search_failed & 1u << order)
-		return 0;
-	for (unsigned int o = 0; o <= MAX_ORDER; o++) {
-		if (o == order)
-			continue;
-		slot = search_list(c, &c->partial[o], order);
-		if (!slot)
-			slot = search_list(c, &c->frag[o], order);
-		if (slot)
-			return slot;
-	}
-	c->search_failed |= 1u << order;
-	return 0;
-}
-
-uint32_t clusters_alloc(struct clusters *c, unsigned int order)
-{
-	uint32_t slot;
-
-	us_mutex_lock(&c->lock);
-	slot = take_from_own(c, order);
-	if (!slot)
-		slot = take_from_free(c, order);
-	if (!slot)
-		slot = order ? search_all(c, order) : steal_slot(c);
-	us_mutex_unlock(&c->lock);
-	return slot;
-}
-
 void clusters_free(struct clusters *c, uint32_t slot, unsigned int order)
 {
-	struct cluster *cl = &c->tab[slot / CLUSTER_SLOTS];
+	struct cluster *cl = cluster_of(c, slot);
+	unsigned int at = slot % CLUSTER_SLOTS, n = 1u << order, kept = 0;
 
-	us_mutex_lock(&c->lock);
-	set_run(cl, slot % CLUSTER_SLOTS, order, false);
-	memset(&c->owners[slot], 0, sizeof(uint32_t) << order);
-	cl->used = (uint16_t)(cl->used - (1u << order));
-	c->used_slots -= 1u << order;
-	c->search_failed &= ~((2u << free_order_at(cl, slot % CLUSTER_SLOTS, order)) - 1);
-	if (cl->used)
-		move_cluster(c, cl, CL_PARTIAL, cl->order);
-	else if (is_holed(c, cl))
-		move_cluster(c, cl, CL_PARTIAL, 0);
-	else
-		move_cluster(c, cl, CL_FREE, 0);
-	us_mutex_unlock(&c->lock);
-}
-
-/* ---- owners ---- */
-
-void clusters_set_owner(struct clusters *c, uint32_t slot, unsigned int order, uint32_t owner)
-{
-	us_mutex_lock(&c->lock);
-	for (uint32_t i = 0; i < 1u << order; i++)
-		c->owners[slot + i] = owner;
-	us_mutex_unlock(&c->lock);
-}
-
-unsigned int clusters_collect(struct clusters *c, uint32_t *cursor,
-			      bool (*claim)(void *host, uint32_t owner), void *host,
-			      uint32_t *out, unsigned int max)
-{
-	uint32_t last = 0, slot = *cursor, end;
-	unsigned int n = 0;
-
-	us_mutex_lock(&c->lock);
-	end = (uint32_t)MIN((uint64_t)c->nr_touched * CLUSTER_SLOTS, c->nr_slots);
-	for (; slot < end && n < max; slot++) {
-		uint32_t owner = c->owners[slot];
-
-		if (owner && owner != last && claim(host, owner))
-			out[n++] = owner;
-		last = owner;
+	us_mutex_lock(&cl->lock);
+	if (cl->used < n || !cl->owner || at + n > CLUSTER_SLOTS)
+		swap_bug("slot %u order %u is freed, its cluster has %u used", slot, order,
+			 cl->used);
+	if (cl->windowed)
+		kept = cluster_window_keep(c, cl, at, n);
+	memset(cl->owner + at, 0, n * sizeof(*cl->owner));
+	cl->used = (uint16_t)(cl->used - n);
+	if (!kept) {
+		cluster_set_range(cl->map, at, n, false);
+		cluster_run_freed(c, cl, at, order);
+		cluster_settle_freed(c, cl);
+	} else if (kept < n) {
+		free_around_window(c, cl, at, n);
+		cluster_settle_freed(c, cl);
 	}
-	*cursor = slot;
-	us_mutex_unlock(&c->lock);
-	return n;
-}
-
-/* ---- figures ---- */
-
-bool clusters_order_ok(struct clusters *c, unsigned int order)
-{
-	bool ok;
-
-	us_mutex_lock(&c->lock);
-	if (order == 0) {
-		ok = c->nr_slots > 1 && c->used_slots < c->nr_slots - 1;
-	} else {
-		uint64_t whole = c->nr_slots / CLUSTER_SLOTS;
-
-		ok = c->free.head || c->partial[order].head || MAX(c->nr_touched, 1u) < whole;
-	}
-	us_mutex_unlock(&c->lock);
-	return ok;
-}
-
-void clusters_usage(struct clusters *c, uint32_t *used, uint32_t *peak, uint32_t *usable)
-{
-	us_mutex_lock(&c->lock);
-	*used = c->used_slots;
-	*peak = c->peak_slots;
-	*usable = c->nr_slots ? c->nr_slots - 1 : 0;
-	us_mutex_unlock(&c->lock);
-}
-
-uint64_t clusters_bytes(struct clusters *c)
-{
-	uint64_t n;
-
-	us_mutex_lock(&c->lock);
-	n = c->nr_touched;
-	us_mutex_unlock(&c->lock);
-	return align_up(n * (sizeof(struct cluster) + CLUSTER_SLOTS * sizeof(uint32_t)), PAGE_SIZE);
-}
-
-static uint32_t count_list(struct clusters *c, const struct cluster_list *l,
-			   enum cluster_state state, int order)
-{
-	uint32_t n = 0, prev = 0;
-
-	for (uint32_t i = l->head; i; prev = i, i = c->tab[i - 1].next, n++) {
-		struct cluster *cl = &c->tab[i - 1];
-
-		if (cl->state != state || cl->prev != prev || (order >= 0 && cl->order != order))
-			swap_bug("cluster %u is on a list by mistake", i - 1);
-	}
-	if (l->tail != prev)
-		swap_bug("a list of clusters has the wrong tail");
-	return n;
-}
-
-static void check_cluster(struct clusters *c, const struct cluster *cl)
-{
-	uint32_t i = (uint32_t)(cl - c->tab);
-	uint64_t first = (uint64_t)i * CLUSTER_SLOTS;
-	uint64_t end = first + CLUSTER_SLOTS;
-	uint64_t past = end > c->nr_slots ? end - c->nr_slots : 0;
-	uint32_t bits = 0, masked = (i == 0) + (uint32_t)past;
-
-	for (unsigned int w = 0; w < CLUSTER_WORDS; w++)
-		bits += (uint32_t)__builtin_popcountll(cl->map[w]);
-	if (bits != cl->used + masked)
-		swap_bug("cluster %u: %u bits, %u used, %u masked", i, bits, cl->used, masked);
-	if ((cl->state == CL_NONE) != (bits == CLUSTER_SLOTS))
-		swap_bug("cluster %u: state %u with %u bits", i, cl->state, bits);
-	if (cl->state == CL_FREE && bits)
-		swap_bug("cluster %u is on the free list with %u bits", i, bits);
-}
-
-void clusters_check(struct clusters *c)
-{
-	uint32_t on_lists, with_state = 0;
-	uint64_t used = 0;
-
-	us_mutex_lock(&c->lock);
-	on_lists = count_list(c, &c->free, CL_FREE, -1);
-	for (int o = 0; o <= MAX_ORDER; o++)
-		on_lists += count_list(c, &c->partial[o], CL_PARTIAL, o) +
-			    count_list(c, &c->frag[o], CL_FRAG, o);
-	for (uint32_t i = 0; i < c->nr_touched; i++) {
-		check_cluster(c, &c->tab[i]);
-		used += c->tab[i].used;
-		with_state += c->tab[i].state != CL_NONE;
-	}
-	if (on_lists != with_state || used != c->used_slots)
-		swap_bug("clusters: %u on lists, %u should be; %llu slots used, %u counted",
-			 on_lists, with_state, (unsigned long long)used, c->used_slots);
-	us_mutex_unlock(&c->lock);
+	atomic_fetch_add(&c->usage, (1ull << 32) - n);
+	us_mutex_unlock(&cl->lock);
 }
