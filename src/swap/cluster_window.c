@@ -78,7 +78,7 @@ static bool choose(struct clusters *c, unsigned int n, unsigned int max_owners,
 	uint32_t nr = atomic_load(&c->nr_touched);
 	uint32_t hand = atomic_load_explicit(&c->window_hand, memory_order_relaxed);
 
-	best->cost = UINT32_MAX;
+	*best = (struct candidate){.cost = UINT32_MAX};
 	for (uint32_t k = 0; k < MIN(nr, (uint32_t)WINDOW_CLUSTERS); k++) {
 		hand = hand < nr ? hand : 0;
 		choose_in(c, hand++, n, max_owners, best);
