@@ -120,10 +120,14 @@ void cluster_settle(struct clusters *c, struct cluster *cl)
 	if (cl->state == CL_DISCARD)
 		return;
 	give_table_back(c, cl);
-	if (cluster_is_empty(cl))
+	if (cluster_is_empty(cl)) {
 		move_cluster(c, cl, CL_FREE);
-	else
-		move_cluster(c, cl, cluster_has_room(cl) ? CL_FRAG : CL_FULL);
+	} else if (cluster_has_room(cl)) {
+		move_cluster(c, cl, CL_FRAG);
+	} else if (cl->state != CL_FULL) {
+		cluster_set_room(c, cl, 0);
+		move_cluster(c, cl, CL_FULL);
+	}
 }
 
 void cluster_settle_freed(struct clusters *c, struct cluster *cl)
