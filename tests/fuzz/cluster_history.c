@@ -517,7 +517,7 @@ void cluster_history_run(const uint8_t *bytes, size_t len)
 	m->enabled = true;
 	if (clusters_init_with(&m->c, MAX_SLOTS, &m->cfg) != 0)
 		abort();
-	m->size = kind & 16 ? MAX_SLOTS : draw() * 10;
+	m->size = kind & 16 ? MAX_SLOTS : draw() * 9;
 	clusters_set_size(&m->c, m->size);
 	while (m->at < m->end)
 		step();
