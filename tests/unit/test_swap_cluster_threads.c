@@ -29,6 +29,9 @@ static struct clusters c;
 static struct worker workers[NR_THREADS];
 static _Atomic uint32_t runs[SLOTS], taken[SLOTS], next_run;
 static atomic_bool stop;
+/* Workers go on until this has been reached, or far beyond their steps. */
+static _Atomic uint32_t *goal;
+static uint32_t wanted;
 static _Atomic uint32_t nr_reclaimed, nr_discarded, nr_windows, nr_toggles, discarding[6];
 
 static void take_all(uint32_t slot, unsigned int order)
@@ -99,6 +102,7 @@ static void start(struct clusters_config cfg)
 		atomic_store(&taken[i], 0);
 	}
 	atomic_store(&stop, false);
+	goal = NULL;
 	assert_int_equal(clusters_init_with(&c, SLOTS, &cfg), 0);
 	clusters_set_size(&c, SLOTS);
 }
@@ -126,7 +130,8 @@ static void work(void *arg)
 {
 	struct worker *w = arg;
 
-	for (unsigned int i = 0; i < w->steps; i++) {
+	for (unsigned int i = 0;
+	     i < w->steps || (goal && i / 200 < w->steps && atomic_load(goal) < wanted); i++) {
 		if (w->nr < MAX_HELD && rng_below(&w->rng, 100) < 55) {
 			w->refused += !take_run(w);
 		} else if (w->nr) {
@@ -280,6 +285,8 @@ static void test_threads_beside_discard_and_reclaim(void **state)
 	atomic_store(&nr_reclaimed, 0);
 	atomic_store(&nr_discarded, 0);
 	start((struct clusters_config){.ops = &ops, .discard = true});
+	goal = &nr_discarded;
+	wanted = 20;
 	run_beside(keep_house, 6, STEPS);
 	assert_true(atomic_load(&nr_reclaimed) > 0);
 	assert_true(atomic_load(&nr_discarded) > 0);
@@ -291,6 +298,8 @@ static void test_threads_beside_windows(void **state)
 	(void)state;
 	atomic_store(&nr_windows, 0);
 	start((struct clusters_config){0});
+	goal = &nr_windows;
+	wanted = 20;
 	run_beside(clear_windows, 4, STEPS);
 	assert_true(atomic_load(&nr_windows) > 0);
 	finish();
@@ -301,8 +310,10 @@ static void test_nothing_is_allocated_after_disable_returned(void **state)
 	(void)state;
 	atomic_store(&nr_toggles, 0);
 	start((struct clusters_config){.ops = &ops, .discard = true});
+	goal = &nr_toggles;
+	wanted = 20;
 	run_beside(toggle, 3, STEPS);
-	assert_true(atomic_load(&nr_toggles) > 3);
+	assert_true(atomic_load(&nr_toggles) >= 20);
 	finish();
 }
 
