@@ -10,7 +10,7 @@
  *   cache.lock      RANK_CACHE       buffers and queue
  *   entry shard     RANK_ENTRY       kind, dev, slot of an entry; pins of its buffer
  *   dedup.lock      RANK_DEDUP       index
- *   clusters.lock   RANK_CLUSTER     slots of a device
+ *   (clusters)      RANK_CL_CPU on   slots of a device, see cluster_internal.h
  *
  * Who frees what: the content of an entry is freed by whoever drops its last reference
  * (entry_release()), who is then alone with it. Loads and writes hold a reference of their own, so
