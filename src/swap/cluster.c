@@ -40,28 +40,29 @@ static struct cluster_list *list_of(struct clusters *c, enum cluster_state state
 
 void cluster_list_del(struct clusters *c, struct cluster_list *l, struct cluster *cl)
 {
-	if (cl->prev)
-		c->tab[cl->prev - 1].next = cl->next;
+	struct cluster_link *k = &c->links[cluster_number(c, cl)];
+
+	if (k->prev)
+		c->links[k->prev - 1].next = k->next;
 	else
-		l->head = cl->next;
-	if (cl->next)
-		c->tab[cl->next - 1].prev = cl->prev;
+		l->head = k->next;
+	if (k->next)
+		c->links[k->next - 1].prev = k->prev;
 	else
-		l->tail = cl->prev;
-	cl->next = cl->prev = 0;
+		l->tail = k->prev;
+	k->next = k->prev = 0;
 }
 
 void cluster_list_add(struct clusters *c, struct cluster_list *l, struct cluster *cl)
 {
-	uint32_t id = cluster_number(c, cl) + 1;
+	uint32_t i = cluster_number(c, cl);
 
-	cl->prev = l->tail;
-	cl->next = 0;
+	c->links[i] = (struct cluster_link){.next = 0, .prev = l->tail};
 	if (l->tail)
-		c->tab[l->tail - 1].next = id;
+		c->links[l->tail - 1].next = i + 1;
 	else
-		l->head = id;
-	l->tail = id;
+		l->head = i + 1;
+	l->tail = i + 1;
 }
 
 struct cluster *cluster_isolate(struct clusters *c, struct cluster_list *l)
@@ -69,7 +70,7 @@ struct cluster *cluster_isolate(struct clusters *c, struct cluster_list *l)
 	struct cluster *cl;
 
 	us_mutex_lock(&c->lock);
-	for (uint32_t n = l->head; n; n = cl->next) {
+	for (uint32_t n = l->head; n; n = c->links[n - 1].next) {
 		cl = &c->tab[n - 1];
 		if (!us_mutex_trylock(&cl->lock))
 			continue;
@@ -206,9 +207,23 @@ static size_t tab_bytes(const struct clusters *c)
 	return MAX((size_t)c->max_clusters, 1u) * sizeof(struct cluster);
 }
 
+static size_t links_bytes(const struct clusters *c)
+{
+	return MAX((size_t)c->max_clusters, 1u) * sizeof(struct cluster_link);
+}
+
 static size_t room_bytes(const struct clusters *c)
 {
 	return align_up(MAX((size_t)c->max_clusters, 1u), 8);
+}
+
+static void release_tables(struct clusters *c)
+{
+	mem_release(c->tab, tab_bytes(c));
+	mem_release(c->links, links_bytes(c));
+	mem_release(c->room, room_bytes(c));
+	mem_release(c->cpus, c->nr_cpus * sizeof(*c->cpus));
+	c->tab = NULL;
 }
 
 int clusters_init_with(struct clusters *c, uint32_t max_slots, const struct clusters_config *cfg)
@@ -222,15 +237,13 @@ int clusters_init_with(struct clusters *c, uint32_t max_slots, const struct clus
 	c->max_clusters = (uint32_t)(((uint64_t)max_slots + CLUSTER_SLOTS - 1) / CLUSTER_SLOTS);
 	c->nr_cpus = cfg->rotational ? 1 : us_nr_cpus();
 	c->tab = mem_reserve(tab_bytes(c));
+	c->links = mem_reserve(links_bytes(c));
 	c->room = mem_reserve(room_bytes(c));
 	c->cpus = mem_reserve(c->nr_cpus * sizeof(*c->cpus));
 	max_tables = cfg->max_tables ? cfg->max_tables : MAX((size_t)c->max_clusters, 1u);
-	if (!c->tab || !c->room || !c->cpus ||
+	if (!c->tab || !c->links || !c->room || !c->cpus ||
 	    mem_pool_init(&c->tables, CLUSTER_SLOTS * sizeof(uint32_t), max_tables) != 0) {
-		mem_release(c->tab, tab_bytes(c));
-		mem_release(c->room, room_bytes(c));
-		mem_release(c->cpus, c->nr_cpus * sizeof(*c->cpus));
-		c->tab = NULL;
+		release_tables(c);
 		return -ENOMEM;
 	}
 	c->tables.unaccounted = true;
@@ -238,6 +251,7 @@ int clusters_init_with(struct clusters *c, uint32_t max_slots, const struct clus
 	us_cond_init(&c->discarded);
 	for (unsigned int i = 0; i < c->nr_cpus; i++)
 		us_mutex_init(&c->cpus[i].lock, &cpu_class);
+	atomic_store(&c->window.cluster, NO_WINDOW);
 	atomic_store(&c->writeok, true);
 	return 0;
 }
@@ -257,12 +271,9 @@ void clusters_deinit(struct clusters *c)
 	us_cond_deinit(&c->discarded);
 	us_mutex_deinit(&c->lock);
 	mem_pool_deinit(&c->tables);
-	mem_release(c->tab, tab_bytes(c));
-	mem_release(c->room, room_bytes(c));
-	mem_release(c->cpus, c->nr_cpus * sizeof(*c->cpus));
+	release_tables(c);
 	free(c->bad);
 	c->bad = NULL;
-	c->tab = NULL;
 }
 
 /* Index of the first bad slot that is not below slot. Under the list lock. */
@@ -470,7 +481,7 @@ void clusters_free(struct clusters *c, uint32_t slot, unsigned int order)
 	if (cl->used < n || !cl->owner || at + n > CLUSTER_SLOTS)
 		swap_bug("slot %u order %u is freed, its cluster has %u used", slot, order,
 			 cl->used);
-	if (cl->windowed)
+	if (cluster_has_window(c, cl))
 		kept = cluster_window_keep(c, cl, at, n);
 	memset(cl->owner + at, 0, n * sizeof(*cl->owner));
 	cl->used = (uint16_t)(cl->used - n);

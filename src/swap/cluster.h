@@ -35,6 +35,7 @@
 #define CLUSTER_SLOTS 512u
 
 struct cluster;
+struct cluster_link;
 struct cluster_cpu;
 
 struct clusters_ops {
@@ -72,6 +73,7 @@ struct clusters {
 	struct clusters_config cfg;
 	uint32_t max_clusters;
 	struct cluster *tab;
+	struct cluster_link *links;
 	struct cluster_cpu *cpus;
 	unsigned int nr_cpus;
 	struct mem_pool tables;
@@ -112,7 +114,8 @@ struct clusters {
 	/* The window for relocation; protected by the lock of its cluster, see cluster_window.c. */
 	struct {
 		atomic_bool busy; /* who set it may open */
-		uint32_t cluster, at, nr;
+		_Atomic uint32_t cluster;
+		uint32_t at, nr;
 		uint64_t kept[CLUSTER_SLOTS /
 			      64]; /* its slots that are free, by slot in the cluster */
 	} window;

@@ -48,7 +48,8 @@ uint64_t clusters_bytes(struct clusters *c)
 	us_mutex_lock(&c->lock);
 	bad = c->max_bad * sizeof(*c->bad);
 	us_mutex_unlock(&c->lock);
-	return align_up(n * sizeof(struct cluster), PAGE_SIZE) + align_up(n, PAGE_SIZE) +
+	return align_up(n * sizeof(struct cluster), PAGE_SIZE) +
+	       align_up(n * sizeof(struct cluster_link), PAGE_SIZE) + align_up(n, PAGE_SIZE) +
 	       align_up(c->nr_cpus * sizeof(*c->cpus), PAGE_SIZE) +
 	       align_up(mem_pool_bytes(&c->tables), PAGE_SIZE) + bad;
 }
@@ -113,12 +114,12 @@ static void check_window(struct clusters *c, const struct cluster *cl)
 {
 	uint32_t i = cluster_number(c, cl);
 
-	if (!cl->windowed) {
+	if (!cluster_has_window(c, cl)) {
 		if (cl->kept)
 			swap_bug("cluster %u: %u slots kept, but no window", i, cl->kept);
 		return;
 	}
-	if (c->window.cluster != i || cluster_count(c->window.kept) != cl->kept ||
+	if (cluster_count(c->window.kept) != cl->kept ||
 	    cluster_count_range(c->window.kept, c->window.at, c->window.nr) != cl->kept ||
 	    cluster_count_range(cl->map, c->window.at, c->window.nr) > c->window.nr)
 		swap_bug("cluster %u: %u slots kept, the window has others", i, cl->kept);
@@ -142,7 +143,7 @@ static void check_cluster(struct clusters *c, struct cluster *cl, uint64_t *used
 	check_window(c, cl);
 	for (unsigned int k = 0; cl->owner && k < CLUSTER_SLOTS; k++) {
 		bool free = !cluster_bit(cl->map, k) ||
-			    (cl->windowed && cluster_bit(c->window.kept, k));
+			    (cluster_has_window(c, cl) && cluster_bit(c->window.kept, k));
 
 		if (cl->owner[k] && free)
 			swap_bug("cluster %u: slot %u is free but has owner %u", i, k,
@@ -160,11 +161,11 @@ static uint32_t check_list(struct clusters *c, const struct cluster_list *l,
 {
 	uint32_t n = 0, prev = 0;
 
-	for (uint32_t i = l->head; i; prev = i, i = c->tab[i - 1].next, n++) {
+	for (uint32_t i = l->head; i; prev = i, i = c->links[i - 1].next, n++) {
 		struct cluster *cl = &c->tab[i - 1];
 
-		if (i > atomic_load(&c->nr_touched) || cl->state != state || cl->prev != prev ||
-		    (order >= 0 && cl->order != order))
+		if (i > atomic_load(&c->nr_touched) || cl->state != state ||
+		    c->links[i - 1].prev != prev || (order >= 0 && cl->order != order))
 			swap_bug("cluster %u is on a list by mistake", i - 1);
 	}
 	if (l->tail != prev)

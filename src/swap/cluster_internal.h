@@ -37,19 +37,22 @@ enum cluster_state {
 struct cluster {
 	struct us_mutex lock;
 	/* protected by lock */
-	uint64_t map[CLUSTER_WORDS]; /* 1: used, masked, bad, or kept by the window */
-	uint32_t *owner;	     /* by slot; there while a slot is used or kept */
-	uint16_t used;		     /* given out */
-	uint16_t masked;	     /* slot 0, beyond the size, bad */
-	uint16_t kept;		     /* by the window: free, but for nobody */
-	bool windowed;		     /* the open window is here */
+	uint32_t *owner; /* by slot; there while a slot is used or kept */
+	uint16_t used;	 /* given out */
+	uint16_t masked; /* slot 0, beyond the size, bad */
+	uint16_t kept;	 /* by the window: free, but for nobody */
 	/* written with lock and the lock of the lists, so either is enough for reading */
 	uint8_t order;
 	uint8_t state;
-	/* protected by the lock of the lists */
+	/* protected by lock, in a cache line of its own */
+	uint64_t map[CLUSTER_WORDS]; /* 1: used, masked, bad, or kept by the window */
+} __attribute__((aligned(64)));
+_Static_assert(sizeof(struct cluster) == 128, "two cache lines");
+
+/* Neighbours on the list; protected by the lock of the lists. */
+struct cluster_link {
 	uint32_t next, prev; /* as cluster_list.head */
 };
-_Static_assert(sizeof(struct cluster) <= 144, "metadata of a cluster");
 
 /* Where the threads of a CPU go on. */
 struct cluster_cpu {
@@ -209,6 +212,15 @@ bool cluster_discard_one(struct clusters *c);
 bool cluster_discard_wait(struct clusters *c);
 
 /* ---- cluster_window.c ---- */
+
+#define NO_WINDOW UINT32_MAX /* no cluster has that number */
+
+/* Whether the open window is in cl. Under its lock, with which that changes. */
+static inline bool cluster_has_window(struct clusters *c, const struct cluster *cl)
+{
+	return atomic_load_explicit(&c->window.cluster, memory_order_relaxed) ==
+	       cluster_number(c, cl);
+}
 
 /*
  * Which of the slots that are being freed in cl the window keeps: at once out of `used` and still

@@ -115,11 +115,10 @@ static void keep_free_slots(struct clusters *c, struct cluster *cl, unsigned int
 		cluster_set_range(c->window.kept, i, 1, true);
 		cluster_set_range(cl->map, i, 1, true);
 	}
-	c->window.cluster = cluster_number(c, cl);
+	atomic_store(&c->window.cluster, cluster_number(c, cl));
 	c->window.at = at;
 	c->window.nr = n;
 	cl->kept = (uint16_t)kept;
-	cl->windowed = true;
 	atomic_fetch_add(&c->reserved, kept);
 	atomic_fetch_add(&c->usage, 1ull << 32);
 }
@@ -209,11 +208,11 @@ uint32_t clusters_window_close(struct clusters *c, struct clusters_window *w)
 	uint32_t slot = 0;
 
 	us_mutex_lock(&cl->lock);
-	if (!cl->windowed || c->window.at != w->slot % CLUSTER_SLOTS)
+	if (!cluster_has_window(c, cl) || c->window.at != w->slot % CLUSTER_SLOTS)
 		swap_bug("slot %u: a window is closed that is not open", w->slot);
 	kept = cl->kept;
 	cl->kept = 0;
-	cl->windowed = false;
+	atomic_store(&c->window.cluster, NO_WINDOW);
 	atomic_fetch_sub(&c->reserved, kept);
 	/* As for an allocation: looked at under the lock. */
 	if (kept == c->window.nr && atomic_load(&c->writeok)) {
