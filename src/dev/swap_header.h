@@ -20,7 +20,7 @@
 
 #include "base/util.h"
 
-#define SWAP_HEADER_MAX_BAD 637
+#define SWAP_HEADER_MAX_BAD 637u
 /* As much as there is of the device up to this: a signature of any page size lies within. */
 #define SWAP_HEADER_BYTES KIB(64)
 #define SWAP_SIGNATURE_BYTES 10
