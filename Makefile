@@ -6,7 +6,8 @@ PREFIX ?= /usr/local
 ROOT_CMD = $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
 PACKAGES = build-essential meson ninja-build pkg-config clang python3 \
-	liburing-dev liblz4-dev libzstd-dev libxxhash-dev libjansson-dev libcmocka-dev scdoc
+	libblkid-dev liburing-dev liblz4-dev libzstd-dev libxxhash-dev libjansson-dev \
+	libcmocka-dev scdoc
 # Programs that the tests run under uswap, where they are small; others are used where they are there.
 TEST_PACKAGES = redis-server redis-tools sqlite3 stress-ng strace gdb fakeroot faketime libjemalloc2 \
 	bubblewrap musl-tools libcap2-bin nginx-light xz-utils zstd

@@ -48,7 +48,7 @@ _uswap()
 		return
 		;;
 	--swap)
-		mapfile -t COMPREPLY < <(compgen -W 'zram file:' -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W 'zram file: dev:' -- "$cur")
 		return
 		;;
 	--report)

@@ -97,6 +97,20 @@ static int parse_keep(struct swap_spec *out, const struct word *v, struct parse_
 	return 0;
 }
 
+static int parse_discard(struct swap_spec *out, const struct word *v, struct parse_error *err)
+{
+	static const char *const names[] = {
+		[DISCARD_NONE] = "none", [DISCARD_ONCE] = "once", [DISCARD_PAGES] = "pages"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (word_is(v, names[i])) {
+			out->discard = (enum dev_discard)i;
+			return 0;
+		}
+	return parse_fail(err, "discard '%.*s' at position %zu is none of none, once and pages",
+			  QUOTE(v), position(v));
+}
+
 /* ---- keys of tests ---- */
 
 static int parse_number_word(const struct word *v, uint64_t max, uint64_t *n,
@@ -136,6 +150,7 @@ CHANCE_KEY(parse_fault_write, write_eio)
 CHANCE_KEY(parse_fault_enospc, write_enospc)
 CHANCE_KEY(parse_corrupt_read, corrupt_read)
 CHANCE_KEY(parse_corrupt_write, corrupt_write)
+CHANCE_KEY(parse_fault_discard, discard_eio)
 
 static int parse_fault_seed(struct swap_spec *out, const struct word *v, struct parse_error *err)
 {
@@ -177,6 +192,11 @@ static int parse_delay_write(struct swap_spec *out, const struct word *v, struct
 	return parse_delay(out, v, &out->delay.write_ns, err);
 }
 
+static int parse_delay_discard(struct swap_spec *out, const struct word *v, struct parse_error *err)
+{
+	return parse_delay(out, v, &out->delay.discard_ns, err);
+}
+
 static int parse_no_io_uring(struct swap_spec *out, const struct word *v, struct parse_error *err)
 {
 	out->no_io_uring = true;
@@ -193,7 +213,19 @@ static int parse_no_direct(struct swap_spec *out, const struct word *v, struct p
 
 #define ON_ZRAM 1u
 #define ON_FILE 2u
-#define ON_BOTH (ON_ZRAM | ON_FILE)
+#define ON_DEV 4u
+#define ON_DISK (ON_FILE | ON_DEV)
+#define ON_ALL (ON_ZRAM | ON_FILE | ON_DEV)
+
+/* What a key is for, and why not for others; by its types. */
+static const char *key_is_for(unsigned int types)
+{
+	if (types == ON_ZRAM)
+		return "zram only";
+	if (types == ON_DISK)
+		return "file and dev only";
+	return types == ON_FILE ? "file only" : "zram and file only";
+}
 
 static const struct key {
 	const char *name;
@@ -202,25 +234,34 @@ static const struct key {
 	/* NULL: a key of a later version */
 	int (*parse)(struct swap_spec *out, const struct word *value, struct parse_error *err);
 } keys[] = {
-	{"prio", ON_BOTH, true, parse_prio},
+	{"prio", ON_ALL, true, parse_prio},
 	{"codec", ON_ZRAM, true, parse_codec},
-	{"force", ON_FILE, false, parse_force},
+	{"force", ON_DISK, false, parse_force},
 	{"keep", ON_FILE, false, parse_keep},
-	{"discard", ON_BOTH, true, NULL},
-	{"weight", ON_BOTH, true, NULL},
-	{"no-io-uring", ON_BOTH, false, parse_no_io_uring},
-	{"no-direct", ON_BOTH, false, parse_no_direct},
-	{"fault-read", ON_BOTH, true, parse_fault_read},
-	{"fault-write", ON_BOTH, true, parse_fault_write},
-	{"fault-enospc", ON_BOTH, true, parse_fault_enospc},
-	{"fault-corrupt-read", ON_BOTH, true, parse_corrupt_read},
-	{"fault-corrupt-write", ON_BOTH, true, parse_corrupt_write},
-	{"fault-seed", ON_BOTH, true, parse_fault_seed},
-	{"fault-slot", ON_BOTH, true, parse_fault_slot},
-	{"delay-read", ON_BOTH, true, parse_delay_read},
-	{"delay-write", ON_BOTH, true, parse_delay_write},
+	{"discard", ON_DISK, true, parse_discard},
+	{"weight", ON_ALL, true, NULL},
+	{"no-io-uring", ON_ALL, false, parse_no_io_uring},
+	{"no-direct", ON_ZRAM | ON_FILE, false, parse_no_direct},
+	{"fault-read", ON_ALL, true, parse_fault_read},
+	{"fault-write", ON_ALL, true, parse_fault_write},
+	{"fault-enospc", ON_ALL, true, parse_fault_enospc},
+	{"fault-corrupt-read", ON_ALL, true, parse_corrupt_read},
+	{"fault-corrupt-write", ON_ALL, true, parse_corrupt_write},
+	{"fault-seed", ON_ALL, true, parse_fault_seed},
+	{"fault-slot", ON_ALL, true, parse_fault_slot},
+	{"fault-discard", ON_DISK, true, parse_fault_discard},
+	{"delay-read", ON_ALL, true, parse_delay_read},
+	{"delay-write", ON_ALL, true, parse_delay_write},
+	{"delay-discard", ON_DISK, true, parse_delay_discard},
 };
 _Static_assert(ARRAY_SIZE(keys) <= 32, "seen is a bit per key");
+
+static unsigned int type_bit(const struct swap_spec *sp)
+{
+	if (sp->type == SWAP_SPEC_ZRAM)
+		return ON_ZRAM;
+	return sp->type == SWAP_SPEC_FILE ? ON_FILE : ON_DEV;
+}
 
 static int parse_key(struct swap_spec *out, const struct word *w, uint32_t *seen,
 		     struct parse_error *err)
@@ -228,7 +269,7 @@ static int parse_key(struct swap_spec *out, const struct word *w, uint32_t *seen
 	const char *eq = memchr(w->s, '=', w->len);
 	struct word name = sub_word(w, 0, eq ? (size_t)(eq - w->s) : w->len);
 	struct word value = sub_word(w, eq ? name.len + 1 : w->len, eq ? w->len - name.len - 1 : 0);
-	unsigned int type = out->type == SWAP_SPEC_ZRAM ? ON_ZRAM : ON_FILE;
+	unsigned int type = type_bit(out);
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(keys); i++)
@@ -237,13 +278,16 @@ static int parse_key(struct swap_spec *out, const struct word *w, uint32_t *seen
 	if (i == ARRAY_SIZE(keys))
 		return parse_fail(err, "unknown key '%.*s' at position %zu%s", QUOTE(&name),
 				  position(&name),
-				  type == ON_FILE ? "; in a path write '\\,' for a comma" : "");
+				  type != ON_ZRAM ? "; in a path write '\\,' for a comma" : "");
 	if (!keys[i].parse)
 		return parse_fail(err, "key '%s' at position %zu is not available in this version",
 				  keys[i].name, position(&name));
 	if (!(keys[i].types & type))
-		return parse_fail(err, "key '%s' at position %zu is for %s only", keys[i].name,
-				  position(&name), keys[i].types == ON_ZRAM ? "zram" : "file");
+		return parse_fail(err, "key '%s' at position %zu is for %s%s", keys[i].name,
+				  position(&name), key_is_for(keys[i].types),
+				  keys[i].parse == parse_discard
+					  ? "; zram gives back by itself what is not needed"
+					  : "");
 	if (*seen & 1u << i)
 		return parse_fail(err, "key '%s' at position %zu is given twice", keys[i].name,
 				  position(&name));
@@ -269,7 +313,7 @@ static int parse_spec_size(struct swap_spec *out, const struct word *w, uint64_t
 		return parse_fail(err, "%s", why.text);
 	if (rc)
 		return parse_fail(err, "size '%.*s': %s%s", QUOTE(w), why.text,
-				  out->type == SWAP_SPEC_FILE ? "; in a path write '\\:' for a colon"
+				  out->type != SWAP_SPEC_ZRAM ? "; in a path write '\\:' for a colon"
 							      : "");
 	if (out->bytes < MIN_SWAP_BYTES)
 		return parse_fail(err, "size '%.*s' at position %zu is below the smallest, %lu",
@@ -315,7 +359,7 @@ static bool looks_like_size(const struct word *w)
 }
 
 /* PATH [":" SIZE] */
-static int parse_file(struct swap_spec *out, const struct word *w, uint64_t available,
+static int parse_path(struct swap_spec *out, const struct word *w, uint64_t available,
 		      struct parse_error *err)
 {
 	size_t last = find_last_field(w);
@@ -333,31 +377,31 @@ static int parse_file(struct swap_spec *out, const struct word *w, uint64_t avai
 		path.len = 0; /* file:1G means a size; a file of that name is file:./1G */
 	}
 	if (!path.len)
-		return parse_fail(err, "a path is missing at position %zu; use file:PATH[:SIZE]",
-				  position(&path));
+		return parse_fail(err, "a path is missing at position %zu; use %s:PATH[:SIZE]",
+				  position(&path), out->type == SWAP_SPEC_FILE ? "file" : "dev");
 	return copy_path(out, &path, err);
 }
 
 static int parse_type(struct swap_spec *out, const struct word *type, struct parse_error *err)
 {
-	static const char *const later[] = {"dev", "nbd", "null"};
+	static const char *const now[] = {
+		[SWAP_SPEC_ZRAM] = "zram", [SWAP_SPEC_FILE] = "file", [SWAP_SPEC_DEV] = "dev"};
+	static const char *const later[] = {"nbd", "null"};
 
-	if (word_is(type, "zram")) {
-		out->type = SWAP_SPEC_ZRAM;
-		return 0;
-	}
-	if (word_is(type, "file")) {
-		out->type = SWAP_SPEC_FILE;
-		return 0;
-	}
+	for (size_t i = 0; i < ARRAY_SIZE(now); i++)
+		if (word_is(type, now[i])) {
+			out->type = i;
+			return 0;
+		}
 	for (size_t i = 0; i < ARRAY_SIZE(later); i++)
 		if (word_is(type, later[i]))
 			return parse_fail(err, "type '%s' at position 1 is not available in this "
-					       "version; use zram or file", later[i]);
-	return parse_fail(err, "unknown type '%.*s' at position 1; use zram or file", QUOTE(type));
+					       "version; use zram, file or dev", later[i]);
+	return parse_fail(err, "unknown type '%.*s' at position 1; use zram, file or dev",
+			  QUOTE(type));
 }
 
-/* zram[:SIZE] or file:PATH[:SIZE], up to the first plain comma. */
+/* zram[:SIZE], file:PATH[:SIZE] or dev:PATH[:SIZE], up to the first plain comma. */
 static int parse_fields(struct swap_spec *out, const struct word *fields, uint64_t available,
 			struct parse_error *err)
 {
@@ -369,8 +413,8 @@ static int parse_fields(struct swap_spec *out, const struct word *fields, uint64
 
 	if (rc)
 		return rc;
-	if (out->type == SWAP_SPEC_FILE)
-		return parse_file(out, &rest, available, err);
+	if (out->type != SWAP_SPEC_ZRAM)
+		return parse_path(out, &rest, available, err);
 	return colon == fields->len ? 0 : parse_spec_size(out, &rest, available, err);
 }
 

@@ -2,13 +2,13 @@
 /*
  * SPEC, a swap device as --swap names it:
  *
- *   SPEC = "zram" [":" SIZE] [KEYS] | "file" ":" PATH [":" SIZE] [KEYS]
+ *   SPEC = "zram" [":" SIZE] [KEYS] | ("file" | "dev") ":" PATH [":" SIZE] [KEYS]
  *   KEYS = {"," KEY ["=" VALUE]}
  *
  * In PATH a backslash takes the special meaning from the character behind it; without one, the
  * first comma ends it. The last field is SIZE if it begins like a number, else part of PATH.
- * Keys: prio=0..32767, codec=lz4|zstd[:1..19] (zram), force and keep (file), and those of tests
- * (tests/README.md). man/uswap-run.1.scd is the user's description.
+ * Keys: prio=0..32767, codec=lz4|zstd[:1..19] (zram), force and discard=none|once|pages (file, dev),
+ * keep (file), and those of tests (tests/README.md). man/uswap-run.1.scd is the user's description.
  */
 #ifndef USWAP_CLI_SPEC_H
 #define USWAP_CLI_SPEC_H

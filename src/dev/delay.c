@@ -31,9 +31,8 @@ static struct delay *to_delay(struct stack_dev *s)
 	return container_of(s, struct delay, s);
 }
 
-static uint64_t draw_delay(struct delay *d, enum dev_op op)
+static uint64_t draw_delay(struct delay *d, uint64_t ns)
 {
-	uint64_t ns = op == DEV_READ ? d->cfg.read_ns : d->cfg.write_ns;
 	double x = (double)(rng_next(&d->rng) >> 11) / (double)(1ull << 53);
 
 	return (uint64_t)((double)ns * (1.0 + d->cfg.jitter * (2.0 * x - 1.0)));
@@ -48,7 +47,8 @@ static void delay_pass(struct stack_dev *s, struct dev_io *io)
 	if (!w)
 		return;
 	us_mutex_lock(&d->lock);
-	w->priv = clock_now_ns() + draw_delay(d, io->op);
+	w->priv = clock_now_ns() + draw_delay(d, io->op == DEV_READ ? d->cfg.read_ns
+							       : d->cfg.write_ns);
 	/* From the tail: without jitter it is the last. Equal deadlines keep their order. */
 	for (at = d->held.prev; at != &d->held; at = at->prev)
 		if (list_entry(at, struct stack_io, node)->priv <= w->priv)
@@ -57,6 +57,20 @@ static void delay_pass(struct stack_dev *s, struct dev_io *io)
 	if (d->held.next == &w->node)
 		us_cond_signal(&d->wake);
 	us_mutex_unlock(&d->lock);
+}
+
+/* The caller may block, so it is the one that waits. */
+static int delay_discard(struct dev *dev, uint32_t slot, uint32_t nr)
+{
+	struct stack_dev *s = to_stack(dev);
+	struct delay *d = to_delay(s);
+	uint64_t ns;
+
+	us_mutex_lock(&d->lock);
+	ns = draw_delay(d, d->cfg.discard_ns);
+	us_mutex_unlock(&d->lock);
+	clock_sleep_ns(ns);
+	return s->below->ops->discard(s->below, slot, nr);
 }
 
 static void delay_thread(void *arg)
@@ -119,6 +133,8 @@ struct dev *dev_delay_create(struct dev *below, const struct delay_config *cfg, 
 	d->cfg = *cfg;
 	d->s.pass = delay_pass;
 	d->s.deinit = delay_deinit;
+	if (below->ops->discard)
+		d->s.ops.discard = delay_discard;
 	us_mutex_init(&d->lock, &delay_class);
 	us_cond_init(&d->wake);
 	list_init(&d->held);

@@ -122,6 +122,19 @@ bool dev_slot_map_all(const struct dev_slot_map *m, uint32_t slot, uint32_t nr)
 	return true;
 }
 
+bool dev_slot_map_any(const struct dev_slot_map *m, uint32_t slot, uint32_t nr)
+{
+	uint32_t n;
+
+	for (; nr; slot += n, nr -= n) {
+		uint64_t mask = word_mask(slot, nr, &n);
+
+		if (atomic_load_explicit(&m->words[slot / 64], memory_order_relaxed) & mask)
+			return true;
+	}
+	return false;
+}
+
 void dev_mark(struct dev *d, struct dev_slot_map *m, uint32_t slot, uint32_t nr, bool stored)
 {
 	uint64_t pages = dev_slot_map_set(m, slot, nr, stored);

@@ -66,6 +66,20 @@ struct dev_ops {
 	 * number of slots usable now; may be less. NULL: the size is fixed. May block on the disk.
 	 */
 	uint32_t (*grow)(struct dev *d, uint32_t want_slots);
+	/*
+	 * Tells what is below that the content of these free slots is not needed. 0 or -errno; after
+	 * a failure the slots can be used as before. -EINVAL: slots that do not exist, or that hold
+	 * content. NULL: it has nothing to tell. May block on the disk; I/O to other slots may run.
+	 */
+	int (*discard)(struct dev *d, uint32_t slot, uint32_t nr);
+	/*
+	 * Copies what slots [from, from+nr) hold to the free slots [to, to+nr), without the caller
+	 * seeing it; a slot that holds nothing stays so in the copy. 0, -ENOMEM, -EIO (damaged) or
+	 * -EINVAL (slots that do not exist, ranges that overlap, a target that is not free); after
+	 * a failure the target holds nothing. The source may be read meanwhile, but no slot of
+	 * either range be written or freed. nr is at most 512. NULL: read and write instead.
+	 */
+	int (*copy_slots)(struct dev *d, uint32_t from, uint32_t to, uint32_t nr);
 	/* Memory that counts in the budget as pool, and as metadata, in bytes. NULL: none. */
 	uint64_t (*memory_bytes)(struct dev *d);
 	uint64_t (*metadata_bytes)(struct dev *d);
@@ -77,6 +91,13 @@ struct dev {
 	const struct dev_ops *ops;
 	char name[256];	       /* "zram0" or the path, as `uswap swaps` prints it */
 	uint32_t max_slots;    /* upper bound for ever; slot 0 is never used */
+	/* Constant. What the allocator must never hand out, ascending, beside slot 0. */
+	const uint32_t *bad_slots;
+	uint32_t nr_bad_slots;
+	/* Constant. discard=pages: call ops->discard for what becomes empty. Implies the function. */
+	bool discard_pages;
+	/* Constant. Seeks are slow: what is written together should lie together. */
+	bool rotational;
 	_Atomic uint32_t nr_slots; /* usable now, including slot 0 */
 	_Atomic uint64_t errors;   /* ios that ended in -EIO */
 	_Atomic uint64_t stored_pages; /* pages that hold content */
@@ -110,7 +131,8 @@ struct zram_config {
 	enum dev_codec codec;
 	/*
 	 * Most memory that its content may take; 0: no limit. A write that finds it reached fails
-	 * with -ENOMEM (the kernel's mem_limit).
+	 * with -ENOMEM (the kernel's mem_limit). A copy of slots, which is followed by a free, does
+	 * so only at 4 MiB more.
 	 */
 	uint64_t mem_limit_bytes;
 	int level; /* zstd: 1..19, 0 = default (3 is zstd's) ; lz4: acceleration, 0 = default */
@@ -123,11 +145,28 @@ struct dev *dev_zram_create(const struct zram_config *cfg, int *err);
 /* Changes the limit of a zram device; what is stored already stays. Any thread. */
 void dev_zram_set_mem_limit(struct dev *d, uint64_t bytes);
 
+/*
+ * When a device is told that content is no longer needed. ONCE: all of it at the start. PAGES: what
+ * becomes empty, by way of dev.discard_pages.
+ */
+enum dev_discard { DISCARD_NONE, DISCARD_ONCE, DISCARD_PAGES };
+
+/* Whether dev.rotational is found out (from the disk below) or said (tests). */
+enum dev_rotational { ROTATIONAL_DETECT, ROTATIONAL_NO, ROTATIONAL_YES };
+
+/*
+ * A hole that a discard has made in a file is no longer reserved: where the disk is full by the
+ * time that it is written again, the write fails with -ENOSPC, and the page stays where it is. So
+ * with DISCARD_NONE ops->discard fails with -EOPNOTSUPP and reserves stay reserved. DISCARD_ONCE
+ * reserves anew at once.
+ */
 struct file_config {
 	const char *path;
 	uint64_t bytes;	   /* reserved at start; 0: grows in steps up to half of what is free */
 	bool force;	   /* a path that exists may be used (regular file only) */
 	bool keep;	   /* do not unlink */
+	enum dev_discard discard;
+	enum dev_rotational rotational;
 	bool no_io_uring;  /* use the thread pool (tests; else found out by itself) */
 	bool no_direct;	   /* buffered I/O (tests; else found out by itself) */
 };
@@ -136,7 +175,31 @@ struct file_config {
  * the remedy (no prefix, no newline).
  */
 struct dev *dev_file_create(const struct file_config *cfg, int *err, char *errbuf, size_t errlen);
-/* How a file device does its I/O: "io_uring" or "threads", and whether direct. NULL: no file. */
+
+struct block_config {
+	const char *path;
+	uint64_t bytes; /* use no more than this; 0: the whole device */
+	/*
+	 * It may bear a signature other than swap's, which then stays, or a hibernation image, which
+	 * is given up first. Never overridden: in use, read-only, zoned, a swap header that makes no
+	 * sense.
+	 */
+	bool force;
+	enum dev_discard discard;
+	enum dev_rotational rotational;
+	bool no_io_uring; /* use the thread pool (tests; else found out by itself) */
+};
+/*
+ * A block device, opened exclusively, so that nobody else can mount or swap on it meanwhile. Page 0
+ * is not written (but to give up a hibernation image), and a swap header there is honoured. NULL as
+ * dev_file_create(). Its I/O is direct: what a buffered write loses, nobody would hear of.
+ */
+struct dev *dev_block_create(const struct block_config *cfg, int *err, char *errbuf, size_t errlen);
+
+/*
+ * How a file or block device does its I/O: "io_uring" or "threads", and whether direct. NULL: it
+ * is neither.
+ */
 const char *dev_file_engine(const struct dev *d, bool *direct);
 
 /* ---- stackable, for tests ---- */
@@ -145,6 +208,7 @@ struct fault_config {
 	uint64_t seed;
 	/* Each 0..1, the chance per io. */
 	double read_eio, write_eio, write_enospc, corrupt_read, corrupt_write;
+	double discard_eio; /* per discard */
 	/* If nonzero: every read of this slot fails with -EIO. */
 	uint32_t bad_slot;
 };
@@ -153,6 +217,7 @@ struct dev *dev_fault_create(struct dev *below, const struct fault_config *cfg, 
 
 struct delay_config {
 	uint64_t read_ns, write_ns; /* added to each io */
+	uint64_t discard_ns;	    /* and to each discard */
 	uint64_t seed;
 	double jitter; /* 0..1: each delay is multiplied by 1 ± jitter */
 };

@@ -30,6 +30,7 @@ void dev_slot_map_deinit(struct dev_slot_map *m);
 /* Sets or clears the bits; returns how many changed. */
 uint32_t dev_slot_map_set(struct dev_slot_map *m, uint32_t slot, uint32_t nr, bool stored);
 bool dev_slot_map_all(const struct dev_slot_map *m, uint32_t slot, uint32_t nr);
+bool dev_slot_map_any(const struct dev_slot_map *m, uint32_t slot, uint32_t nr);
 /* Sets or clears, and keeps d's stored_pages and stored_bytes (a page takes 4096 bytes). */
 void dev_mark(struct dev *d, struct dev_slot_map *m, uint32_t slot, uint32_t nr, bool stored);
 

@@ -21,6 +21,7 @@ struct fault {
 	struct us_mutex lock;
 	/* protected by lock */
 	struct rng rng;
+	struct rng discard_rng; /* its own: discards do not shift the draws of ios */
 	char *bounce;
 	uint64_t bounce_used; /* a bit a buffer */
 };
@@ -140,6 +141,18 @@ static void fault_pass(struct stack_dev *s, struct dev_io *io)
 		fault_write(f, w, &d);
 }
 
+static int fault_discard(struct dev *d, uint32_t slot, uint32_t nr)
+{
+	struct stack_dev *s = to_stack(d);
+	struct fault *f = to_fault(s);
+	double draw;
+
+	us_mutex_lock(&f->lock);
+	draw = draw_one(&f->discard_rng);
+	us_mutex_unlock(&f->lock);
+	return draw < f->cfg.discard_eio ? -EIO : s->below->ops->discard(s->below, slot, nr);
+}
+
 static void fault_returned(struct stack_dev *s, struct dev_io *mine, struct dev_io *theirs)
 {
 	if (mine->buf != theirs->buf)
@@ -172,6 +185,9 @@ struct dev *dev_fault_create(struct dev *below, const struct fault_config *cfg, 
 	f->cfg = *cfg;
 	us_mutex_init(&f->lock, &fault_class);
 	rng_init(&f->rng, cfg->seed);
+	rng_init(&f->discard_rng, ~cfg->seed);
+	if (below->ops->discard)
+		f->s.ops.discard = fault_discard;
 	f->s.pass = fault_pass;
 	f->s.returned = fault_returned;
 	f->s.deinit = fault_deinit;

@@ -3,12 +3,15 @@
 #include "dev/file_internal.h"
 
 #include <errno.h>
+#include <linux/fs.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "sys/blockdev.h"
 
 /* dev_private */
 enum { IO_DONE_BYTES, IO_RETRIES };
@@ -56,6 +59,18 @@ static bool is_transient(int64_t result)
 	       result == -ENOBUFS || result == -ECANCELED;
 }
 
+/*
+ * A block device that became smaller answers ENOSPC, as does one that is thinly provisioned and
+ * full. Only of the second can it be said that there may be room again, and elsewhere on it.
+ */
+static bool is_beyond_end(const struct file_dev *f, const struct dev_io *io)
+{
+	uint64_t bytes;
+
+	return f->block && (ioctl(f->fd, BLKGETSIZE64, &bytes) != 0 ||
+			    ((uint64_t)io->slot + io->nr_pages) << PAGE_SHIFT > bytes);
+}
+
 bool file_io_step(struct file_dev *f, struct dev_io *io, int64_t result)
 {
 	if (result > 0) {
@@ -71,14 +86,15 @@ bool file_io_step(struct file_dev *f, struct dev_io *io, int64_t result)
 			clock_sleep_ns(RETRY_PAUSE_NS);
 		return false;
 	}
-	if (io->op == DEV_WRITE && (result == -ENOSPC || result == -EDQUOT || result == -EFBIG))
+	if (io->op == DEV_WRITE && !is_beyond_end(f, io) &&
+	    (result == -ENOSPC || result == -EDQUOT || result == -EFBIG))
 		file_io_end(f, io, -ENOSPC);
 	else
 		file_io_end(f, io, -EIO); /* 0: the file was truncated */
 	return true;
 }
 
-static void file_submit(struct dev *d, struct dev_io *io)
+void file_submit(struct dev *d, struct dev_io *io)
 {
 	struct file_dev *f = to_file(d);
 
@@ -97,7 +113,7 @@ static void file_submit(struct dev *d, struct dev_io *io)
 
 /* ---- the device ---- */
 
-static void file_free_slots(struct dev *d, uint32_t slot, uint32_t nr)
+void file_free_slots(struct dev *d, uint32_t slot, uint32_t nr)
 {
 	dev_mark(d, &to_file(d)->map, slot, nr, false);
 }
@@ -123,13 +139,13 @@ static uint32_t file_grow(struct dev *d, uint32_t want_slots)
 	return have;
 }
 
-static uint64_t file_metadata_bytes(struct dev *d)
+uint64_t file_metadata_bytes(struct dev *d)
 {
 	return align_up(atomic_load_explicit(&d->nr_slots, memory_order_relaxed) / 8 + 1,
 			PAGE_SIZE);
 }
 
-static void file_destroy(struct dev *d)
+void file_destroy(struct dev *d)
 {
 	struct file_dev *f = to_file(d);
 
@@ -140,12 +156,13 @@ static void file_destroy(struct dev *d)
 	if (f->map.words)
 		dev_slot_map_deinit(&f->map);
 	us_mutex_deinit(&f->grow_lock);
+	free(f->bad_slots);
 	free(f);
 }
 
 #define FILE_OPS                                                                                   \
 	.type = "file", .submit = file_submit, .free_slots = file_free_slots,                      \
-	.metadata_bytes = file_metadata_bytes, .destroy = file_destroy
+	.discard = file_discard, .metadata_bytes = file_metadata_bytes, .destroy = file_destroy
 
 static const struct dev_ops file_fixed_ops = {FILE_OPS};
 static const struct dev_ops file_growing_ops = {FILE_OPS, .grow = file_grow};
@@ -165,27 +182,61 @@ static int engine_start(struct file_dev *f, bool no_io_uring)
 	return r;
 }
 
-struct dev *dev_file_create(const struct file_config *cfg, int *err, char *errbuf, size_t errlen)
+struct file_dev *file_new(const struct dev_ops *ops, const char *path)
 {
 	struct file_dev *f = calloc(1, sizeof(*f));
+
+	if (!f)
+		return NULL;
+	f->fd = -1;
+	f->d.ops = ops;
+	us_mutex_init(&f->grow_lock, &grow_class);
+	snprintf(f->d.name, sizeof(f->d.name), "%s", path);
+	return f;
+}
+
+int file_start(struct file_dev *f, bool no_io_uring)
+{
+	int r = dev_slot_map_init(&f->map, f->d.max_slots);
+
+	return r ? r : engine_start(f, no_io_uring);
+}
+
+/* As far as it can be found out; on a disk that nobody knows of seeks are taken to be fast. */
+static bool is_rotational(int fd, enum dev_rotational said)
+{
+	dev_t dev;
+
+	if (said != ROTATIONAL_DETECT)
+		return said == ROTATIONAL_YES;
+	return blockdev_of_file("", fd, &dev) == 0 &&
+	       blockdev_queue_number("", dev, "rotational") == 1;
+}
+
+struct dev *dev_file_create(const struct file_config *cfg, int *err, char *errbuf, size_t errlen)
+{
+	struct file_dev *f = file_new(cfg->bytes ? &file_fixed_ops : &file_growing_ops, cfg->path);
 
 	*err = -ENOMEM;
 	if (errbuf && errlen)
 		snprintf(errbuf, errlen, "file:%s: out of memory", cfg->path);
 	if (!f)
 		return NULL;
-	f->fd = -1;
-	f->d.ops = cfg->bytes ? &file_fixed_ops : &file_growing_ops;
-	us_mutex_init(&f->grow_lock, &grow_class);
-	snprintf(f->d.name, sizeof(f->d.name), "%s", cfg->path);
 	*err = file_open(f, cfg, errbuf, errlen);
 	if (!*err) {
-		*err = dev_slot_map_init(&f->map, f->d.max_slots);
-		if (!*err)
-			*err = engine_start(f, cfg->no_io_uring);
+		f->discard = cfg->discard;
+		f->d.rotational = is_rotational(f->fd, cfg->rotational);
+		*err = file_start(f, cfg->no_io_uring);
 		if (*err && errbuf && errlen)
 			snprintf(errbuf, errlen, "file:%s: cannot start its I/O: %s", cfg->path,
 				 strerror(-*err));
+	}
+	if (!*err) {
+		*err = file_discard_start(f);
+		if (*err && errbuf && errlen)
+			snprintf(errbuf, errlen,
+				 "file:%s: cannot reserve its space again after a discard: %s; "
+				 "give a smaller SIZE or no discard=", cfg->path, strerror(-*err));
 	}
 	file_open_end(f, cfg, !*err);
 	if (*err) {
@@ -201,7 +252,7 @@ const char *dev_file_engine(const struct dev *d, bool *direct)
 {
 	struct file_dev *f;
 
-	if (d->ops != &file_fixed_ops && d->ops != &file_growing_ops)
+	if (d->ops->submit != file_submit)
 		return NULL;
 	f = to_file(d);
 	if (direct)

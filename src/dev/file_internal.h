@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The parts of the file device: opening (file_open.c), two engines that transfer
- * (file_uring.c, file_threads.c), and the device itself (file.c), which the engines call back.
+ * The parts of the file device and the block device: opening (file_open.c; block_open.c with
+ * block_probe.c), two engines that transfer (file_uring.c, file_threads.c), discarding
+ * (file_discard.c), and the devices themselves (file.c, block.c), which the engines call back. They
+ * differ in how they are opened, grow and discard, and in nothing else.
  *
  * Locking: grow_lock and an engine's lock are RANK_DEV and never nest.
  * Context: an engine's submit() neither allocates nor waits for the disk.
  */
 #ifndef USWAP_DEV_FILE_INTERNAL_H
 #define USWAP_DEV_FILE_INTERNAL_H
+
+#include <sys/types.h>
 
 #include "base/lock.h"
 #include "dev/dev_internal.h"
@@ -31,6 +35,10 @@ struct file_dev {
 	struct dev d;
 	int fd;
 	bool direct, created; /* created: by us, so ours to remove */
+	bool block;	      /* a block device; rdev is its number */
+	dev_t rdev;
+	enum dev_discard discard;
+	uint32_t *bad_slots; /* what d.bad_slots shows */
 	const struct file_engine_ops *engine;
 	void *engine_data;
 	struct dev_slot_map map;
@@ -51,6 +59,35 @@ struct file_rest file_io_rest(const struct dev_io *io);
  * transfer what file_io_rest() now says.
  */
 bool file_io_step(struct file_dev *f, struct dev_io *io, int64_t result);
+
+/* What both devices have in their ops. */
+void file_submit(struct dev *d, struct dev_io *io);
+void file_free_slots(struct dev *d, uint32_t slot, uint32_t nr);
+uint64_t file_metadata_bytes(struct dev *d);
+int file_discard(struct dev *d, uint32_t slot, uint32_t nr);
+void file_destroy(struct dev *d);
+
+/* An empty one, nothing open; file_destroy() takes it at any stage. NULL: no memory. */
+struct file_dev *file_new(const struct dev_ops *ops, const char *path);
+/* Behind the opening: the map of slots, the engine. 0 or -errno. */
+int file_start(struct file_dev *f, bool no_io_uring) __must_check;
+/*
+ * Does what cfg's discard= asks for at the start and sets d.discard_pages. What cannot be done is
+ * logged: only if space that was reserved is lost by it, -errno.
+ */
+int file_discard_start(struct file_dev *f) __must_check;
+
+/*
+ * Opens and claims as dev_block_create() promises; sets fd, direct, max_slots, nr_slots,
+ * bad_slots. 0 or -errno with a sentence in errbuf.
+ */
+int block_open(struct file_dev *f, const struct block_config *cfg, char *errbuf, size_t errlen)
+	__must_check;
+/*
+ * What content the device bears that a probe finds (file systems, partition tables, volumes of
+ * LVM or RAID, encryption), swap apart: 1 and its name, 0, or -errno. Reads at several places.
+ */
+int block_probe(int fd, char *what, size_t len) __must_check;
 
 /*
  * Opens and reserves as dev_file_create() promises; sets fd, direct, created, max_slots, nr_slots.

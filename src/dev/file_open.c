@@ -87,7 +87,7 @@ static int refuse_kind(struct opening *o, mode_t mode)
 	if (S_ISDIR(mode))
 		return refuse(o, EISDIR, "is a directory; name a file in it");
 	if (S_ISBLK(mode))
-		return refuse(o, EINVAL, "is a block device, which this version does not use");
+		return refuse(o, EINVAL, "is a block device; use dev:PATH");
 	return refuse(o, EINVAL, "is not a regular file");
 }
 

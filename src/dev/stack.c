@@ -42,6 +42,13 @@ static uint32_t stack_grow(struct dev *d, uint32_t want_slots)
 	return have;
 }
 
+static int stack_discard(struct dev *d, uint32_t slot, uint32_t nr)
+{
+	struct stack_dev *s = to_stack(d);
+
+	return s->below->ops->discard(s->below, slot, nr);
+}
+
 static uint64_t stack_memory_bytes(struct dev *d)
 {
 	struct stack_dev *s = to_stack(d);
@@ -80,6 +87,8 @@ int stack_init(struct stack_dev *s, struct dev *below)
 		.submit = stack_submit,
 		.free_slots = stack_free_slots,
 		.grow = below->ops->grow ? stack_grow : NULL,
+		.discard = below->ops->discard ? stack_discard : NULL,
+		/* No copy_slots: what moves is read and written, so that the layer sees it. */
 		.memory_bytes = below->ops->memory_bytes ? stack_memory_bytes : NULL,
 		.metadata_bytes = below->ops->metadata_bytes ? stack_metadata_bytes : NULL,
 		.destroy = stack_destroy,
@@ -87,6 +96,10 @@ int stack_init(struct stack_dev *s, struct dev *below)
 	s->d.ops = &s->ops;
 	memcpy(s->d.name, below->name, sizeof(s->d.name));
 	s->d.max_slots = below->max_slots;
+	s->d.bad_slots = below->bad_slots;
+	s->d.nr_bad_slots = below->nr_bad_slots;
+	s->d.discard_pages = below->discard_pages;
+	s->d.rotational = below->rotational;
 	copy_counters(s);
 	return 0;
 }

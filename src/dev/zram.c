@@ -25,6 +25,9 @@
 #define KIND_PAGES 0x1fu
 #define KIND_RAW 0x80u
 
+/* A copy of slots may exceed mem_limit by this (and by its own pages): what is copied is freed next. */
+#define COPY_EXCESS_BYTES MIB(4)
+
 /* The table is touched in pages of this many slots. */
 #define TABLE_PAGE_SLOTS (PAGE_SIZE / sizeof(uint32_t))
 
@@ -33,7 +36,7 @@ struct chunk_head {
 	uint8_t kind; /* pages in the chunk, KIND_RAW */
 	uint8_t live; /* slots that hold it; atomic */
 	uint16_t unused;
-	uint32_t slot; /* of the first page */
+	uint32_t slot; /* of the first page; a copy without it may count from before slot 0 */
 };
 
 struct zram {
@@ -124,6 +127,23 @@ static void table_set(struct zram *z, uint32_t slot, uint32_t nr, uint32_t handl
 		z->table[slot + i] = handle;
 }
 
+/* An object for a chunk of nr pages; no slot refers to it yet. Its handle, or 0. */
+static uint32_t object_new(struct zram *z, const struct chunk_head *h, uint32_t nr,
+			   const char *data, size_t len)
+{
+	size_t head = head_bytes(nr);
+	uint32_t handle = zpool_alloc(z->pool, head + len);
+	char *obj;
+
+	if (!handle)
+		return 0;
+	obj = zpool_map(z->pool, handle);
+	memcpy(obj, h, head);
+	memcpy(obj + head, data, len);
+	atomic_fetch_add_explicit(&z->d.stored_bytes, head + len, memory_order_relaxed);
+	return handle;
+}
+
 static int chunk_write(struct zram *z, struct store *s, uint32_t slot, uint32_t nr,
 		       const char *src)
 {
@@ -132,7 +152,6 @@ static int chunk_write(struct zram *z, struct store *s, uint32_t slot, uint32_t 
 	struct chunk_head h = {.kind = (uint8_t)nr, .live = (uint8_t)nr, .slot = slot};
 	const char *from = s->ctx->buf;
 	uint32_t handle;
-	char *obj;
 
 	if (room > head)
 		len = codec_compress(&z->codec, s->ctx, src, bytes, s->ctx->buf, room - head);
@@ -144,17 +163,13 @@ static int chunk_write(struct zram *z, struct store *s, uint32_t slot, uint32_t 
 		from = src;
 		len = bytes;
 	}
-	handle = zpool_alloc(z->pool, head + len);
+	handle = object_new(z, &h, nr, from, len);
 	if (!handle)
 		return -ENOMEM;
-	obj = zpool_map(z->pool, handle);
-	memcpy(obj, &h, head);
-	memcpy(obj + head, from, len);
 	table_set(z, slot, nr, handle);
 	s->room -= head + len;
 	s->stored += head + len;
 	atomic_fetch_add_explicit(&z->d.stored_pages, nr, memory_order_relaxed);
-	atomic_fetch_add_explicit(&z->d.stored_bytes, head + len, memory_order_relaxed);
 	return 0;
 }
 
@@ -253,19 +268,19 @@ static bool chunk_read_whole(struct zram *z, const struct chunk *c, char *dst)
 	return ok;
 }
 
-static int zram_read(struct zram *z, struct dev_io *io)
+static int slots_read(struct zram *z, uint32_t first, uint32_t nr_pages, char *buf)
 {
 	uint32_t at = 0;
 
-	while (at < io->nr_pages) {
-		char *dst = (char *)io->buf + ((size_t)at << PAGE_SHIFT);
-		uint32_t slot = io->slot + at, nr;
+	while (at < nr_pages) {
+		char *dst = buf + ((size_t)at << PAGE_SHIFT);
+		uint32_t slot = first + at, nr;
 		struct chunk c;
 		bool ok;
 
 		if (!chunk_open(z, slot, &c))
 			return -EIO;
-		nr = MIN(c.nr_pages - c.skip, io->nr_pages - at);
+		nr = MIN(c.nr_pages - c.skip, nr_pages - at);
 		for (uint32_t i = 1; i < nr; i++)
 			if (z->table[slot + i] != z->table[slot])
 				return -EIO;
@@ -285,6 +300,129 @@ static int zram_read(struct zram *z, struct dev_io *io)
 	return 0;
 }
 
+/* ---- copying ---- */
+
+/*
+ * Why a copy disturbs nobody. The source's entries of the table and its objects are only read, and
+ * stay, since the caller lets nobody write or free them; readers of the source do the same. The
+ * target's entries are the caller's alone until it tells somebody of them. An object of several
+ * pages that slots outside the range refer to as well may lose those meanwhile, which changes
+ * `live` in its head and nothing else: of the head only what never changes is copied.
+ */
+struct copy {
+	uint32_t from, to, nr;
+};
+
+/* Of the source's slots: those that hold handle. A bit each, counted from slot. */
+static uint32_t copy_sharers(const struct zram *z, const struct copy *c, uint32_t slot,
+			     const struct chunk *k)
+{
+	uint32_t left = MIN(k->nr_pages - k->skip, c->from + c->nr - slot), bits = 0;
+
+	for (uint32_t i = 0; i < left; i++)
+		if (z->table[slot + i] == z->table[slot])
+			bits |= 1u << i;
+	return bits;
+}
+
+/* The object as it is, under the target's slots: nobody else needs the old one. */
+static int copy_whole(struct zram *z, const struct copy *c, uint32_t slot, const struct chunk *k,
+		      uint32_t bits)
+{
+	uint32_t to = c->to + (slot - c->from), nr = (uint32_t)__builtin_popcount(bits), handle;
+	struct chunk_head h = {.kind = (uint8_t)(k->nr_pages | (k->raw ? KIND_RAW : 0)),
+			       .live = (uint8_t)nr,
+			       .slot = to - k->skip};
+
+	handle = object_new(z, &h, k->nr_pages, k->data, k->len);
+	if (!handle)
+		return -ENOMEM;
+	for (uint32_t i = 0; bits >> i; i++)
+		if (bits >> i & 1)
+			table_set(z, to + i, 1, handle);
+	atomic_fetch_add_explicit(&z->d.stored_pages, nr, memory_order_relaxed);
+	return 0;
+}
+
+/*
+ * Pages of an object that others need too: each as an object of its own. To copy the whole one for
+ * each part that moves would multiply the memory.
+ */
+static int copy_pages(struct zram *z, const struct copy *c, uint32_t slot, uint32_t bits)
+{
+	char page[PAGE_SIZE] __attribute__((aligned(8)));
+	int r = 0;
+
+	for (uint32_t i = 0; bits >> i && !r; i++) {
+		struct store s = {.room = 2 * PAGE_SIZE, .may_raw = 1};
+
+		if (!(bits >> i & 1))
+			continue;
+		r = slots_read(z, slot + i, 1, page);
+		if (r)
+			break;
+		s.ctx = codec_get(&z->codec);
+		r = chunk_write(z, &s, c->to + (slot + i - c->from), 1, page);
+		codec_put(&z->codec, s.ctx);
+	}
+	return r;
+}
+
+/* What the source's slot holds, with all others of the source that share its object. */
+static int copy_object(struct zram *z, const struct copy *c, uint32_t slot)
+{
+	struct chunk k;
+	uint32_t bits, live = 1;
+
+	if (!chunk_open(z, slot, &k))
+		return -EIO;
+	bits = copy_sharers(z, c, slot, &k);
+	if (k.nr_pages > 1) {
+		const struct chunk_head *h = zpool_map(z->pool, z->table[slot]);
+
+		/* It can only fall, and not below what the source holds. */
+		live = __atomic_load_n(&h->live, __ATOMIC_ACQUIRE);
+	}
+	if (live == (uint32_t)__builtin_popcount(bits))
+		return copy_whole(z, c, slot, &k, bits);
+	return copy_pages(z, c, slot, bits);
+}
+
+static bool ranges_valid(const struct zram *z, const struct copy *c)
+{
+	uint32_t max = z->d.max_slots;
+
+	if (!c->nr || c->nr > MAX_FOLIO_PAGES || !c->from || !c->to || c->from >= max ||
+	    c->to >= max || c->nr > max - c->from || c->nr > max - c->to)
+		return false;
+	if (c->from < c->to ? c->to - c->from < c->nr : c->from - c->to < c->nr)
+		return false;
+	for (uint32_t i = 0; i < c->nr; i++)
+		if (z->table[c->to + i])
+			return false;
+	return true;
+}
+
+static int zram_copy_slots(struct dev *d, uint32_t from, uint32_t to, uint32_t nr)
+{
+	struct zram *z = to_zram(d);
+	struct copy c = {.from = from, .to = to, .nr = nr};
+	uint64_t limit = atomic_load_explicit(&z->mem_limit, memory_order_relaxed);
+	int r = 0;
+
+	if (!ranges_valid(z, &c))
+		return -EINVAL;
+	if (limit && zram_memory_bytes(d) >= limit + COPY_EXCESS_BYTES)
+		return -ENOMEM;
+	/* A target that is set was copied with an earlier slot of its object. */
+	for (uint32_t i = 0; i < nr && !r; i++)
+		if (z->table[from + i] && !z->table[to + i])
+			r = copy_object(z, &c, from + i);
+	if (r)
+		zram_free_slots(d, to, nr);
+	return r;
+}
+
 static void zram_submit(struct dev *d, struct dev_io *io)
 {
 	struct zram *z = to_zram(d);
@@ -292,7 +430,9 @@ static void zram_submit(struct dev *d, struct dev_io *io)
 	if (!dev_io_valid(d, io))
 		dev_io_end(d, io, -EINVAL);
 	else
-		dev_io_end(d, io, io->op == DEV_READ ? zram_read(z, io) : zram_write(z, io));
+		dev_io_end(d, io, io->op == DEV_READ
+					? slots_read(z, io->slot, io->nr_pages, io->buf)
+					: zram_write(z, io));
 }
 
 /* ---- the rest ---- */
@@ -326,6 +466,7 @@ static const struct dev_ops zram_ops = {
 	.flags = DEV_IN_MEMORY,
 	.submit = zram_submit,
 	.free_slots = zram_free_slots,
+	.copy_slots = zram_copy_slots,
 	.memory_bytes = zram_memory_bytes,
 	.metadata_bytes = zram_metadata_bytes,
 	.destroy = zram_destroy,

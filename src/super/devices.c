@@ -67,11 +67,20 @@ static int add(struct job *j, const struct swap_spec *sp)
 		d = dev_zram_create(&zc, &err);
 		if (d)
 			j->zram[j->nr_zrams++] = d;
+	} else if (sp->type == SWAP_SPEC_DEV) {
+		struct block_config bc = {.path = sp->path,
+					  .bytes = sp->bytes,
+					  .force = sp->force,
+					  .discard = sp->discard,
+					  .no_io_uring = sp->no_io_uring};
+
+		d = dev_block_create(&bc, &err, why, sizeof(why));
 	} else {
 		struct file_config fc = {.path = sp->path,
 					 .bytes = sp->bytes,
 					 .force = sp->force,
 					 .keep = sp->keep,
+					 .discard = sp->discard,
 					 .no_io_uring = sp->no_io_uring,
 					 .no_direct = sp->no_direct};
 		bool existed = access(sp->path, F_OK) == 0;
@@ -114,7 +123,8 @@ static void warn_mixed(const struct run_config *cfg)
 	for (unsigned int a = 0; a < cfg->nr_swaps; a++)
 		for (unsigned int b = a + 1; b < cfg->nr_swaps; b++)
 			if (cfg->swap[a].prio == cfg->swap[b].prio &&
-			    cfg->swap[a].type != cfg->swap[b].type) {
+			    (cfg->swap[a].type == SWAP_SPEC_ZRAM) !=
+				    (cfg->swap[b].type == SWAP_SPEC_ZRAM)) {
 				log_note("a RAM and a disk device share priority %d and are used in "
 					 "turn; give the faster one a higher prio=",
 					 cfg->swap[a].prio);

@@ -254,7 +254,7 @@ char *stat_swaps(struct job *j)
 		swap_dev_info(j->swap, i, &d);
 		print_escaped(f, d.name, &width);
 		fprintf(f, "%*s%s\t", width < 40 ? 40 - width : 1, " ",
-			strcmp(d.type, "zram") == 0 ? "partition" : "file\t");
+			strcmp(d.type, "file") != 0 ? "partition" : "file\t");
 		print_kib(f, d.size_bytes);
 		print_kib(f, d.used_bytes);
 		fprintf(f, "%d\n", d.prio);

@@ -19,11 +19,12 @@
 #define SUPER_MIN_RAM MIB(16) /* below this nothing runs: said so by `run` */
 
 struct swap_spec {
-	enum { SWAP_SPEC_ZRAM, SWAP_SPEC_FILE } type;
+	enum { SWAP_SPEC_ZRAM, SWAP_SPEC_FILE, SWAP_SPEC_DEV } type;
 	int prio; /* -1: none given */
 	uint64_t bytes; /* 0: none given */
 	char path[4096];
 	bool force, keep;
+	enum dev_discard discard;
 	enum dev_codec codec;
 	int level;
 	/* Hidden keys for tests, see tests/README.md. */

@@ -127,7 +127,7 @@ static void test_types(void **state)
 	bad("", "unknown type '' at position 1");
 	bad("disk:/x", "unknown type 'disk' at position 1");
 	bad("ZRAM", "unknown type 'ZRAM' at position 1");
-	bad("dev:/dev/sda", "type 'dev' at position 1 is not available in this version");
+	bad("disk:/x", "use zram, file or dev");
 	bad("nbd:nbd\\://h", "type 'nbd' at position 1 is not available in this version");
 	bad("null", "type 'null' at position 1 is not available in this version");
 }
@@ -170,9 +170,44 @@ static void test_force_and_keep_are_for_files(void **state)
 	assert_true(s->force);
 	assert_true(s->keep);
 	assert_false(good("file:/a,force")->keep);
-	bad("zram,force", "key 'force' at position 6 is for file only");
+	bad("zram,force", "key 'force' at position 6 is for file and dev only");
+	bad("dev:/dev/sda,keep", "key 'keep' at position 14 is for file only");
 	bad("zram,keep", "key 'keep' at position 6 is for file only");
 	bad("file:/a,keep=1", "key 'keep' at position 9 takes no value");
+}
+
+static void test_block_devices(void **state)
+{
+	const struct swap_spec *s = good("dev:/dev/sda2");
+
+	assert_int_equal(s->type, SWAP_SPEC_DEV);
+	assert_string_equal(s->path, "/dev/sda2");
+	assert_int_equal(s->bytes, 0);
+	assert_int_equal(s->prio, -1);
+	assert_false(s->force);
+	assert_int_equal(s->discard, DISCARD_NONE);
+	s = good("dev:/dev/disk/by-path/a\\:b:2G,prio=5,force,discard=pages,no-io-uring");
+	assert_string_equal(s->path, "/dev/disk/by-path/a:b");
+	assert_int_equal(s->bytes, GIB(2));
+	assert_int_equal(s->prio, 5);
+	assert_true(s->force && s->no_io_uring);
+	assert_int_equal(s->discard, DISCARD_PAGES);
+	bad("dev:", "a path is missing at position 5; use dev:PATH[:SIZE]");
+	bad("dev", "a path is missing at position 4; use dev:PATH[:SIZE]");
+	bad("dev:1G", "a path is missing at position 5");
+	bad("dev:/dev/sda:1Q", "size '1Q'");
+	bad("dev:/dev/sda:4k", "below the smallest");
+	bad("dev:/dev/sda,no-direct", "key 'no-direct' at position 14 is for zram and file only");
+}
+
+static void test_discard(void **state)
+{
+	assert_int_equal(good("file:/a,discard=none")->discard, DISCARD_NONE);
+	assert_int_equal(good("file:/a:1G,discard=once")->discard, DISCARD_ONCE);
+	assert_int_equal(good("file:/a,discard=pages")->discard, DISCARD_PAGES);
+	bad("file:/a,discard", "key 'discard' at position 9 needs a value");
+	bad("file:/a,discard=all", "discard 'all' at position 17 is none of none, once and pages");
+	bad("zram,discard=once", "key 'discard' at position 6 is for file and dev only; zram gives");
 }
 
 static void test_unknown_keys(void **state)
@@ -182,7 +217,6 @@ static void test_unknown_keys(void **state)
 	bad("zram,foo=1", "unknown key 'foo' at position 6");
 	bad("zram,foo:1", "unknown key 'foo:1' at position 6");
 	bad("file:/a,b:1G", "unknown key 'b:1G' at position 9; in a path write '\\,' for a comma");
-	bad("zram,discard=once", "key 'discard' at position 6 is not available in this version");
 	bad("file:/a,weight=3", "key 'weight' at position 9 is not available in this version");
 }
 
@@ -205,6 +239,10 @@ static void test_keys_of_tests(void **state)
 	assert_false(s->has_fault);
 	assert_int_equal(s->delay.read_ns, 100000);
 	assert_int_equal(s->delay.write_ns, 2000000);
+	s = good("dev:/a,fault-discard=0.5,delay-discard=7");
+	assert_true(s->has_fault && s->has_delay);
+	assert_true(s->fault.discard_eio == 0.5);
+	assert_int_equal(s->delay.discard_ns, 7000);
 	bad("zram,fault-read=1.5", "'1.5' at position 17 is not a chance from 0 to 1");
 	bad("zram,fault-read=nan", "'nan' at position 17");
 	bad("zram,fault-read=1.2.3", "'1.2.3' at position 17");
@@ -227,6 +265,8 @@ int main(void)
 		cmocka_unit_test(test_priority),
 		cmocka_unit_test(test_codec_is_for_zram),
 		cmocka_unit_test(test_force_and_keep_are_for_files),
+		cmocka_unit_test(test_block_devices),
+		cmocka_unit_test(test_discard),
 		cmocka_unit_test(test_unknown_keys),
 		cmocka_unit_test(test_keys_of_tests),
 	};

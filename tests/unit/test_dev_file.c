@@ -656,6 +656,147 @@ static int skip_all(const char *why)
 }
 
 /* 0, or 77 with the reason printed. */
+/* ---- discard ---- */
+
+static uint64_t file_bytes(const struct dev *d)
+{
+	struct stat st;
+
+	assert_int_equal(stat(d->name, &st), 0);
+	return (uint64_t)st.st_blocks * 512;
+}
+
+static void test_discard_punches_what_is_free(void **state)
+{
+	struct file_config cfg = {.bytes = MIB(8), .discard = DISCARD_PAGES, .keep = true};
+	struct dev *d = create(&cfg);
+
+	if (!d->discard_pages) {
+		dev_destroy(d);
+		unlink(path);
+		skip();
+	}
+	round_trip(d, 511, 1, 1);
+	round_trip(d, 512, 512, 2);
+	round_trip(d, 1024, 1, 3);
+	assert_true(file_bytes(d) >= MIB(8) - PAGE_SIZE);
+	assert_int_equal(d->ops->discard(d, 512, 512), -EINVAL); /* holds content */
+	assert_int_equal(d->ops->discard(d, 2047, 2), -EINVAL);
+	assert_int_equal(d->ops->discard(d, 0, 1), -EINVAL);
+	assert_true(file_bytes(d) >= MIB(8) - PAGE_SIZE);
+	d->ops->free_slots(d, 512, 512);
+	assert_int_equal(d->ops->discard(d, 512, 512), 0);
+	assert_in_range(file_bytes(d), MIB(6) - KIB(64), MIB(6) + KIB(64));
+	assert_int_equal(dev_io_sync(d, DEV_READ, 512, 1, out), -EIO);
+	assert_int_equal(dev_io_sync(d, DEV_READ, 511, 1, out), 0);
+	assert_true(pages_are(out, 1, 1));
+	assert_int_equal(dev_io_sync(d, DEV_READ, 1024, 1, out), 0);
+	assert_true(pages_are(out, 1, 3));
+	round_trip(d, 512, 512, 4);
+	dev_destroy(d);
+	assert_int_equal(unlink(path), 0);
+}
+
+/* What was reserved at the start stays so, unless the user asked for discards. */
+static void test_reserved_space_is_not_punched_unasked(void **state)
+{
+	struct file_config cfg = {.bytes = MIB(8), .keep = true};
+	struct dev *d = create(&cfg);
+
+	assert_false(d->discard_pages);
+	assert_int_equal(d->ops->discard(d, 512, 512), -EOPNOTSUPP);
+	assert_true(file_bytes(d) >= MIB(8));
+	dev_destroy(d);
+	assert_int_equal(unlink(path), 0);
+}
+
+static void test_discard_once_keeps_the_reservation(void **state)
+{
+	struct file_config cfg = {.bytes = MIB(8), .discard = DISCARD_ONCE, .keep = true};
+	struct dev *d = create(&cfg);
+
+	assert_false(d->discard_pages);
+	assert_true(file_bytes(d) >= MIB(8));
+	round_trip(d, 1, 512, 1);
+	dev_destroy(d);
+	assert_int_equal(unlink(path), 0);
+}
+
+static void fill_disk(const char *name)
+{
+	static const char zeros[KIB(64)];
+	int fd = open(name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	size_t len = sizeof(zeros);
+
+	assert_true(fd >= 0);
+	while (len >= 512)
+		if (write(fd, zeros, len) <= 0)
+			len /= 2;
+	fsync(fd);
+	close(fd);
+}
+
+/*
+ * A hole is the file system's again: somebody else takes it, and the write fails with -ENOSPC. What
+ * is stored elsewhere stays, and when there is room again, it works again.
+ */
+static void test_disk_that_fills_up_after_a_discard_loses_nothing(void **state)
+{
+	struct file_config cfg = {.bytes = MIB(8), .discard = DISCARD_PAGES};
+	char image[192], place[192], file[256], filler[256], command[512];
+	struct dev *d;
+
+	snprintf(image, sizeof(image), "%s/image", dir);
+	snprintf(place, sizeof(place), "%s/mnt", dir);
+	snprintf(file, sizeof(file), "%s/swap", place);
+	snprintf(filler, sizeof(filler), "%s/filler", place);
+	snprintf(command, sizeof(command),
+		 "cd %s && mkdir mnt && truncate -s 24M image && "
+		 "mkfs.ext4 -qF -m 0 image 2>/dev/null >&2 && "
+		 "mount -o loop image mnt 2>/dev/null", dir);
+	if (system(command) != 0) {
+		unlink(image);
+		rmdir(place);
+		skip();
+	}
+	cfg.path = file;
+	d = create(&cfg);
+	assert_true(d->discard_pages);
+	round_trip(d, 100, 100, 1);
+	round_trip(d, 512, 512, 2);
+	d->ops->free_slots(d, 512, 512);
+	assert_int_equal(d->ops->discard(d, 512, 512), 0);
+	fill_disk(filler);
+	pages_fill(buf, 512, 3);
+	assert_int_equal(dev_io_sync(d, DEV_WRITE, 512, 512, buf), -ENOSPC);
+	assert_true(pages_are(buf, 512, 3)); /* the page stays */
+	assert_int_equal(dev_io_sync(d, DEV_READ, 512, 1, out), -EIO);
+	assert_int_equal(dev_io_sync(d, DEV_READ, 100, 100, out), 0);
+	assert_true(pages_are(out, 100, 1));
+	round_trip(d, 1024, 200, 4); /* still reserved */
+	assert_int_equal(unlink(filler), 0);
+	sync();
+	round_trip(d, 512, 512, 5);
+	dev_destroy(d);
+	snprintf(command, sizeof(command), "umount %s", place);
+	assert_int_equal(system(command), 0);
+	assert_int_equal(unlink(image), 0);
+	assert_int_equal(rmdir(place), 0);
+}
+
+static void test_rotational_can_be_said(void **state)
+{
+	struct file_config cfg = {.bytes = MIB(1), .rotational = ROTATIONAL_YES};
+	struct dev *d = create(&cfg);
+
+	assert_true(d->rotational);
+	dev_destroy(d);
+	cfg.rotational = ROTATIONAL_NO;
+	d = create(&cfg);
+	assert_false(d->rotational);
+	dev_destroy(d);
+}
+
 static int can_run(void)
 {
 	struct file_config cfg = {.bytes = MIB(1), .path = path, .no_io_uring = no_io_uring};
@@ -704,6 +845,11 @@ int main(int argc, char **argv)
 		T(test_growing_file_grows),
 		T(test_refused_growth_keeps_what_there_is),
 		T(test_falls_back_to_threads),
+		T(test_discard_punches_what_is_free),
+		T(test_reserved_space_is_not_punched_unasked),
+		T(test_discard_once_keeps_the_reservation),
+		T(test_disk_that_fills_up_after_a_discard_loses_nothing),
+		T(test_rotational_can_be_said),
 	};
 	int r;
 

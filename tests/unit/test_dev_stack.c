@@ -69,6 +69,97 @@ static void test_ram_keeps_pages(void **state)
 	dev_destroy(d);
 }
 
+/* ---- discard and what else is passed on ---- */
+
+static uint32_t bad_slots[] = {3, 9};
+static uint32_t nr_discards, discarded;
+
+static int note_discard(struct dev *d, uint32_t slot, uint32_t nr)
+{
+	nr_discards++;
+	discarded += nr;
+	return slot == 13 ? -EOPNOTSUPP : 0;
+}
+
+/* A ram device that can discard and has what a block device may have. */
+static struct dev *ram_with_everything(struct dev_ops *ops)
+{
+	struct dev *d = ram_new();
+
+	*ops = *d->ops;
+	ops->discard = note_discard;
+	d->ops = ops;
+	d->bad_slots = bad_slots;
+	d->nr_bad_slots = 2;
+	d->discard_pages = true;
+	d->rotational = true;
+	nr_discards = discarded = 0;
+	return d;
+}
+
+static void test_layers_show_what_is_below(void **state)
+{
+	struct dev_ops ops;
+	struct dev *d = delay_new(fault_new(ram_with_everything(&ops), (struct fault_config){0}),
+				  (struct delay_config){0});
+
+	assert_ptr_equal(d->bad_slots, bad_slots);
+	assert_int_equal(d->nr_bad_slots, 2);
+	assert_true(d->discard_pages && d->rotational);
+	assert_int_equal(d->ops->discard(d, 40, 10), 0);
+	assert_int_equal(d->ops->discard(d, 13, 1), -EOPNOTSUPP);
+	assert_int_equal(nr_discards, 2);
+	assert_int_equal(discarded, 11);
+	dev_destroy(d);
+	/* What is not below is not here; copies always pass as reads and writes. */
+	d = delay_new(fault_new(ram_new(), (struct fault_config){.discard_eio = 1}),
+		      (struct delay_config){.discard_ns = 1});
+	assert_null(d->ops->discard);
+	dev_destroy(d);
+	{
+		struct zram_config cfg = {.bytes = MIB(1)};
+		int err;
+		struct dev *z = dev_zram_create(&cfg, &err);
+
+		assert_non_null(z->ops->copy_slots);
+		assert_null(z->ops->discard);
+		d = fault_new(z, (struct fault_config){0});
+		assert_null(d->ops->copy_slots);
+		dev_destroy(d);
+	}
+}
+
+static void test_discards_fail_by_chance(void **state)
+{
+	struct dev_ops ops;
+	struct dev *d = fault_new(ram_with_everything(&ops),
+				  (struct fault_config){.seed = 4, .discard_eio = 0.5});
+	uint32_t failed = 0;
+
+	for (int i = 0; i < 400; i++) {
+		int r = d->ops->discard(d, 1, 1);
+
+		assert_true(r == 0 || r == -EIO);
+		failed += r != 0;
+	}
+	assert_in_range(failed, 150, 250);
+	assert_int_equal(nr_discards, 400 - failed);
+	dev_destroy(d);
+}
+
+static void test_discards_are_delayed(void **state)
+{
+	struct dev_ops ops;
+	struct dev *d = delay_new(ram_with_everything(&ops),
+				  (struct delay_config){.discard_ns = 20 * NSEC_PER_MSEC});
+	uint64_t start = clock_now_ns();
+
+	assert_int_equal(d->ops->discard(d, 1, 1), 0);
+	assert_true(clock_now_ns() - start >= 20 * NSEC_PER_MSEC);
+	assert_int_equal(nr_discards, 1);
+	dev_destroy(d);
+}
+
 /* ---- fault ---- */
 
 static void test_fault_without_chances_changes_nothing(void **state)
@@ -342,6 +433,9 @@ static void test_layers_stack(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_layers_show_what_is_below),
+		cmocka_unit_test(test_discards_fail_by_chance),
+		cmocka_unit_test(test_discards_are_delayed),
 		cmocka_unit_test(test_ram_keeps_pages),
 		cmocka_unit_test(test_fault_without_chances_changes_nothing),
 		cmocka_unit_test(test_fault_is_the_same_for_a_seed),
