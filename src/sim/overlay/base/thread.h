@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/* base/thread.h of the second build: threads are src/sim/thread.c's, and so is the CPU's number. */
+#ifndef USWAP_SIM_OVERLAY_THREAD_H
+#define USWAP_SIM_OVERLAY_THREAD_H
+
+#define us_this_cpu us_real_cpu
+#include_next "base/thread.h"
+#undef us_this_cpu
+
+#include "sim/hook.h"
+
+#define us_this_cpu() sim_this_cpu()
+#define us_thread_start(...) (sim_here(__FILE__, __LINE__), us_thread_start(__VA_ARGS__))
+#define us_thread_join(t) (sim_here(__FILE__, __LINE__), us_thread_join(t))
+
+#endif
