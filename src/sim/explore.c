@@ -86,6 +86,7 @@ static void collect(struct sim_choice *c, const struct vthread *cur)
 	}
 	if (!c->nr_free)
 		c->nr_free = c->nr;
+	c->nr_ready = c->nr;
 	if (!c->nr) {
 		for (unsigned int i = 0; i < n; i++) {
 			const struct vthread *t = vworld.threads[(cur->id + 1 + i) % n];
@@ -207,7 +208,7 @@ struct vthread *explore_pick_waiter(struct vcond *wc)
 	c->nr = 0;
 	for (; t; t = t->next)
 		add(c, t);
-	c->nr_free = c->nr;
+	c->nr_free = c->nr_ready = c->nr;
 	if (c->nr > 1)
 		i = vworld.cfg.choose(vworld.cfg.priv, c);
 	t = vworld.threads[c->thread[i]];
@@ -226,6 +227,11 @@ void sim_explore(const struct sim_explore_config *cfg, void (*fn)(void *arg), vo
 		vfail(SIM_CHECK, "no memory for a thread");
 	vswitch(t);
 	vworld_end();
+}
+
+uint64_t sim_nr_steps(void)
+{
+	return vworld.steps;
 }
 
 /* ---- hooks ---- */

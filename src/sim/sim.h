@@ -110,6 +110,7 @@ extern const char *const sim_failure_names[NR_SIM_FAILURES];
  */
 struct sim_choice {
 	unsigned int nr, nr_free;
+	unsigned int nr_ready; /* of these, the first so many can go on by themselves */
 	unsigned int thread[SIM_MAX_THREADS]; /* numbers of threads, main is 0 */
 };
 
@@ -126,6 +127,9 @@ struct sim_explore_config {
 
 /* Runs fn(arg) as thread 0 on CPU 0 until all threads have ended. */
 void sim_explore(const struct sim_explore_config *cfg, void (*fn)(void *arg), void *arg);
+
+/* Of the last run. */
+uint64_t sim_nr_steps(void);
 
 /* An access to these bytes is no point to switch at: counters that nothing depends on. */
 void sim_quiet(const volatile void *p, size_t bytes);
