@@ -52,6 +52,7 @@ struct vthread {
 	int line;
 	/* virtual time only */
 	uint64_t now_ns, wait_since_ns;
+	uint32_t turn; /* decides among equal times */
 	unsigned int heap_at; /* place in the heap of events + 1; 0: not there */
 	struct vthread *cpu_next; /* of those that wait for the CPU */
 	struct vthread *joiners; /* wait for its end, linked by next */

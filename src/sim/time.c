@@ -6,8 +6,9 @@
  *   V_READY  it has its CPU and goes on there;
  *   V_SLEEP  it wakes, and then needs its CPU, for which it may have to queue.
  * Before each operation the running thread lets all go first that are earlier (time_point), so
- * operations happen in the order of time, and among equals in the order of threads. Between
- * operations time passes without anybody seeing it.
+ * operations happen in the order of time. Between operations time passes without anybody seeing it.
+ * Among equals the order is fixed but mixed: in the order of CPUs a lock would go from neighbour to
+ * neighbour, which is the cheapest way through the machine.
  *
  * A CPU runs one of its threads until that one waits: there are no time slices.
  */
@@ -21,7 +22,7 @@
 
 static bool before(const struct vthread *a, const struct vthread *b)
 {
-	return a->now_ns < b->now_ns || (a->now_ns == b->now_ns && a->id < b->id);
+	return a->now_ns < b->now_ns || (a->now_ns == b->now_ns && a->turn < b->turn);
 }
 
 static void heap_set(unsigned int i, struct vthread *t)

@@ -98,6 +98,7 @@ struct vthread *vthread_new(const char *name, unsigned int cpu, void (*fn)(void 
 		return NULL;
 	}
 	t->id = vworld.nr_threads;
+	t->turn = (t->id + 1) * 0x9e3779b1u; /* odd: no two are the same */
 	t->cpu = cpu % vworld.nr_cpus;
 	t->fn = fn;
 	t->arg = arg;
@@ -206,9 +207,9 @@ size_t sim_trace_to_text(char *buf, size_t len)
 		const char *mark = s->switched ? ">" : " ";
 		int w;
 
-		w = snprintf(buf + n, len - n, "%s %5llu  %-12.12s %-17s", mark,
-			     (unsigned long long)i, vworld.threads[s->thread]->name,
-			     op_names[s->op]);
+		w = snprintf(buf + n, len - n, "%s %5llu  %2u %-15s %-17s", mark,
+			     (unsigned long long)i, s->thread,
+			     vworld.threads[s->thread]->name, op_names[s->op]);
 		n = MIN(n + (size_t)MAX(w, 0), len - 1);
 		w = 0;
 		if (s->name)

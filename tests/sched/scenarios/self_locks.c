@@ -34,7 +34,7 @@ static void look_twice(void *arg)
 static void read_through_null(void *arg)
 {
 	int before = atomic_load(&turn);
-	int *volatile nowhere = NULL;
+	volatile int *volatile nowhere = NULL;
 
 	(void)arg;
 	if (before != atomic_load(&turn))
