@@ -289,9 +289,9 @@ static void start_three(unsigned int cpu, void *arg)
 	struct us_thread t[3];
 
 	/* Two on CPU 1, one on this one, which has to wait until this thread does. */
-	assert_int_equal(us_thread_start(&t[0], "a", 1, work_100, NULL), 0);
-	assert_int_equal(us_thread_start(&t[1], "b", 1, work_100, NULL), 0);
-	assert_int_equal(us_thread_start(&t[2], "c", 0, work_100, NULL), 0);
+	sim_check(us_thread_start(&t[0], "a", 1, work_100, NULL) == 0);
+	sim_check(us_thread_start(&t[1], "b", 1, work_100, NULL) == 0);
+	sim_check(us_thread_start(&t[2], "c", 0, work_100, NULL) == 0);
 	sim_work(50);
 	for (int i = 0; i < 3; i++)
 		us_thread_join(&t[i]);
