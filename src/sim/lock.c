@@ -207,8 +207,11 @@ void us_mutex_unlock(struct us_mutex *l)
 		return;
 	}
 	not_held(me, l);
-	if (vworld.mode == MODE_EXPLORE)
-		vtrace(me, SIM_UNLOCK, l, l->cls->name, sim_file, sim_line);
+	if (vworld.mode == MODE_NONE)
+		return;
+	vtrace(me, SIM_UNLOCK, l, l->cls->name, sim_file, sim_line);
+	if (vworld.cfg.after_unlock)
+		explore_block();
 }
 
 /* ---- conditions ---- */

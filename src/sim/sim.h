@@ -10,7 +10,8 @@
  *
  * What is an operation: taking, trying and waiting for a lock or condition, signalling one, each
  * C11 atomic call, starting and joining a thread, sleeping, cpu_relax(). Memory is sequentially
- * consistent, and a stretch without operations is one step. docs/simulation.md says what follows.
+ * consistent, and a stretch without operations is one step (so is an unlock with what follows it,
+ * unless after_unlock is set: for what is read without a lock, and protected otherwise). docs/simulation.md says what follows.
  *
  * Locking: one run at a time, in one real thread. Runs do not nest.
  * Context: allocates at the start of a run and of a thread.
@@ -123,6 +124,7 @@ struct sim_explore_config {
 	uint64_t max_steps; /* livelock beyond */
 	unsigned int nr_cpus; /* threads are dealt out to so many CPUs, in order of their start */
 	bool spurious;	      /* waits for a condition may end without a signal, as POSIX allows */
+	bool after_unlock;    /* what follows an unlock is a step of its own */
 };
 
 /* Runs fn(arg) as thread 0 on CPU 0 until all threads have ended. */

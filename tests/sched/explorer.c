@@ -118,6 +118,7 @@ static void child(const struct scenario *sc, const struct explore_options *opt)
 		.max_steps = sc->max_steps ? sc->max_steps : MAX_STEPS,
 		.nr_cpus = sc->nr_cpus ? sc->nr_cpus : SIM_MAX_CPUS,
 		.spurious = sc->spurious,
+		.after_unlock = sc->after_unlock,
 	};
 	bool more;
 

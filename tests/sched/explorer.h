@@ -19,6 +19,7 @@ struct scenario {
 	void (*run)(void);
 	unsigned int nr_cpus;	/* 0: one for each thread */
 	bool spurious;		/* waits may end without a signal */
+	bool after_unlock;	/* what follows an unlock is a step of its own */
 	uint64_t max_steps;	/* 0: 20000 */
 };
 

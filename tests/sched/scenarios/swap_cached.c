@@ -66,6 +66,25 @@ static void run_two_loads_writeout(void)
 	world_end(&w);
 }
 
+/* The buffer is used again as soon as it is free, and is free once no load copies out of it. */
+static void write_out_and_store(void *arg)
+{
+	swp_t f;
+
+	write_out(arg);
+	f = world_store(&w, 2);
+	swap_put(w.swap, f, 1);
+}
+
+static void run_buffer_again(void)
+{
+	begin(1);
+	RUN_PARTS(PART(load_and_put, NULL), PART(write_out_and_store, NULL));
+	world_end(&w);
+}
+
+SCENARIO(swap_buffer_again, .what = "a page is loaded, written out, and its buffer used again",
+	 .run = run_buffer_again, .after_unlock = true);
 SCENARIO(swap_load_writeout, .what = "a cached page is loaded and written out",
 	 .run = run_load_writeout);
 SCENARIO(swap_put_writeout, .what = "the last reference goes while the page is written out",
