@@ -51,5 +51,9 @@ void sim_clock_sleep_ns(uint64_t ns);
 void sim_relax(void);
 /* The number of the virtual CPU; 0 outside a run. */
 unsigned int sim_this_cpu(void);
+/* How many there are; outside a run what sim_set_nr_cpus() said. */
+unsigned int sim_nr_cpus(void);
+/* A number that no other thread of the run has; outside a run SIM_MAX_THREADS. */
+unsigned int sim_this_thread(void);
 
 #endif

@@ -83,6 +83,9 @@ struct sim_result {
 int sim_run(unsigned int nr_cpus, const struct sim_costs *costs,
 	    void (*fn)(unsigned int cpu, void *arg), void *arg, struct sim_result *r) __must_check;
 
+/* What is created outside a run, with something for each CPU, is for so many; 1 at first. */
+void sim_set_nr_cpus(unsigned int nr_cpus);
+
 /* ---- in a thread of a run ---- */
 
 /* Computes for so long. */

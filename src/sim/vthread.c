@@ -233,6 +233,23 @@ unsigned int sim_this_cpu(void)
 	return vworld.mode == MODE_NONE ? 0 : vcurrent()->cpu;
 }
 
+static unsigned int nr_cpus_outside = 1;
+
+void sim_set_nr_cpus(unsigned int nr_cpus)
+{
+	nr_cpus_outside = nr_cpus;
+}
+
+unsigned int sim_nr_cpus(void)
+{
+	return vworld.mode == MODE_NONE ? nr_cpus_outside : vworld.nr_cpus;
+}
+
+unsigned int sim_this_thread(void)
+{
+	return vworld.mode == MODE_NONE ? SIM_MAX_THREADS : vcurrent()->id;
+}
+
 void sim_migrate(unsigned int cpu)
 {
 	if (vworld.mode == MODE_EXPLORE)

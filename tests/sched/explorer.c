@@ -116,7 +116,7 @@ static void child(const struct scenario *sc, const struct explore_options *opt)
 		.choose = choose,
 		.failed = failed,
 		.max_steps = sc->max_steps ? sc->max_steps : MAX_STEPS,
-		.nr_cpus = sc->nr_cpus ? sc->nr_cpus : SIM_MAX_CPUS,
+		.nr_cpus = sc->nr_cpus ? sc->nr_cpus : 8,
 		.spurious = sc->spurious,
 		.after_unlock = sc->after_unlock,
 	};

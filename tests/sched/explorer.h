@@ -17,7 +17,7 @@
 struct scenario {
 	const char *name, *what;
 	void (*run)(void);
-	unsigned int nr_cpus;	/* 0: one for each thread */
+	unsigned int nr_cpus;	/* threads are dealt out to them; 0: 8 */
 	bool spurious;		/* waits may end without a signal */
 	bool after_unlock;	/* what follows an unlock is a step of its own */
 	uint64_t max_steps;	/* 0: 20000 */
