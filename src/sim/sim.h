@@ -103,6 +103,7 @@ enum sim_failure {
 	SIM_LOCKING,  /* a lock used wrongly: order, unlock by another, destroyed while held */
 	SIM_CHECK,    /* sim_check() */
 	SIM_ABORT,    /* the code under test aborted or got a fatal signal */
+	SIM_UNSTABLE, /* the same choices led elsewhere: no result about the code at all */
 	NR_SIM_FAILURES
 };
 extern const char *const sim_failure_names[NR_SIM_FAILURES];
@@ -136,7 +137,8 @@ void sim_explore(const struct sim_explore_config *cfg, void (*fn)(void *arg), vo
 /* Of the last run. */
 uint64_t sim_nr_steps(void);
 
-/* An access to these bytes is no point to switch at: counters that nothing depends on. */
+/* An access to these bytes is no point to switch at: counters that nothing depends on.
+ * Holds for all runs to come; saying it again does nothing. */
 void sim_quiet(const volatile void *p, size_t bytes);
 
 /* Fails the run with the condition's text and place. */

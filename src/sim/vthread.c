@@ -12,8 +12,8 @@ struct vworld vworld;
 const char *sim_file = "?";
 int sim_line;
 
-const char *const sim_failure_names[NR_SIM_FAILURES] = {"ok",	   "deadlock", "livelock",
-							"locking", "check",    "abort"};
+const char *const sim_failure_names[NR_SIM_FAILURES] = {
+	"ok", "deadlock", "livelock", "locking", "check", "abort", "unstable"};
 
 static const char *const op_names[NR_SIM_OPS] = {
 	[SIM_START] = "starts",	      [SIM_LOAD] = "load",

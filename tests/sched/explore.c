@@ -155,7 +155,7 @@ static void print_failure(const struct arguments *a, const struct explore_outcom
 static bool end_is_good(const struct arguments *a, const struct explore_outcome *o)
 {
 	if (a->expect == NR_SIM_FAILURES)
-		return o->kind != SIM_OK;
+		return o->kind != SIM_OK && o->kind != SIM_UNSTABLE;
 	if (o->kind != a->expect)
 		return false;
 	if (o->kind != SIM_OK || a->opt.how != EXPLORE_EXHAUSTIVE)
@@ -175,7 +175,8 @@ int main(int argc, char **argv)
 		perror("explore");
 		return 2;
 	}
-	if (o->kind != SIM_OK && a.opt.how != EXPLORE_REPLAY && !a.no_shrink)
+	if (o->kind != SIM_OK && o->kind != SIM_UNSTABLE && a.opt.how != EXPLORE_REPLAY &&
+	    !a.no_shrink)
 		o = explore_shrink(a.sc, o);
 	good = end_is_good(&a, o);
 	if (o->kind != SIM_OK)

@@ -51,8 +51,11 @@ static void failed(void *priv, enum sim_failure kind, const char *message)
 	if (already)
 		_exit(2);
 	already = true;
-	outcome->kind = kind;
-	snprintf(outcome->message, sizeof(outcome->message), "%s", message);
+	outcome->kind = strategy.unstable ? SIM_UNSTABLE : kind;
+	snprintf(outcome->message, sizeof(outcome->message), "%s",
+		 strategy.unstable ? "the same choices led elsewhere: the scenario depends on "
+				     "something else, such as what an earlier run has left"
+				   : message);
 	outcome->nr_choices = strategy.nr_chosen;
 	outcome->seed = strategy.run ? strategy.opt.seed + strategy.run - 1 : 0;
 	sim_trace_to_text(outcome->steps_text, sizeof(outcome->steps_text));
@@ -135,6 +138,8 @@ static void child(const struct scenario *sc, const struct explore_options *opt)
 		more = strategy_next_run(&strategy);
 	} while (more && (opt->how != EXPLORE_EXHAUSTIVE || !opt->runs ||
 			  outcome->runs < opt->runs));
+	if (strategy.unstable)
+		failed(NULL, SIM_UNSTABLE, "");
 	outcome->complete = opt->how == EXPLORE_EXHAUSTIVE && !more;
 	_exit(0);
 }

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "strategy.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 void strategy_init(struct strategy *s, const struct explore_options *opt, struct branch *path,
@@ -41,18 +39,18 @@ static unsigned int choose_next_path(struct strategy *s, const struct sim_choice
 	struct branch *b = &s->path[s->point];
 	unsigned int nr = s->preemptions < s->opt.preemptions ? c->nr : c->nr_free;
 
-	if (s->point == s->max_depth) {
-		fprintf(stderr, "explore: more than %u choices in a run\n", s->max_depth);
-		abort();
+	if (s->unstable || s->point == s->max_depth) {
+		s->unstable = true;
+		return 0;
 	}
 	if (s->point == s->depth) {
 		s->depth++;
 		b->alternative = 0;
 		b->nr = (uint16_t)nr;
 	} else if (b->nr != nr) {
-		fprintf(stderr, "explore: after the same choices others can go on: the scenario "
-				"depends on something else\n");
-		abort();
+		/* After the same choices others can go on. */
+		s->unstable = true;
+		return 0;
 	}
 	if (b->alternative >= c->nr_free)
 		s->preemptions++;
@@ -130,11 +128,11 @@ bool strategy_next_run(struct strategy *s)
 	case EXPLORE_RANDOM:
 		return s->run <= s->opt.runs;
 	case EXPLORE_EXHAUSTIVE:
-		if (s->point != s->depth) {
-			fprintf(stderr, "explore: the run ended before the choices did: the "
-					"scenario depends on something else\n");
-			abort();
-		}
+		/* The run ended before the choices did. */
+		if (s->point != s->depth)
+			s->unstable = true;
+		if (s->unstable)
+			return false;
 		while (s->depth && s->path[s->depth - 1].alternative + 1u >= s->path[s->depth - 1].nr)
 			s->depth--;
 		if (s->depth)

@@ -28,6 +28,7 @@ struct strategy {
 	struct explore_choice *chosen;
 	uint32_t nr_chosen, max_chosen;
 	uint32_t at_replay;
+	bool unstable; /* the scenario depends on more than the choices; nothing found counts */
 	/* exhaustive */
 	struct branch *path;
 	uint32_t depth, max_depth;
