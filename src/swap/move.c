@@ -259,10 +259,11 @@ static void free_old_places(struct mover *m, unsigned int from, unsigned int n)
 		device |= m->items[i].freeing && m->items[i].kind == ENTRY_DEVICE;
 		split |= m->items[i].freeing && m->items[i].kind == ENTRY_SPLIT;
 	}
-#ifndef USWAP_MUTANT_MOVE_NO_DRAIN
+#ifdef USWAP_MUTANT_MOVE_NO_DRAIN
+	device = false;
+#endif
 	if (device)
 		gate_drain(&s->devs[from].gate);
-#endif
 	if (split)
 		gate_drain(&s->split_gate);
 	for (unsigned int i = 0; i < n; i++) {
