@@ -103,8 +103,10 @@ bool entry_try_get(struct entry *p)
 	uint32_t refs = atomic_load_explicit(&p->refs, memory_order_relaxed);
 
 	do {
+#ifndef USWAP_MUTANT_GET_DYING
 		if (refs == 0 || refs >= REFS_MAX)
 			return false;
+#endif
 	} while (!atomic_compare_exchange_weak_explicit(&p->refs, &refs, refs + 1,
 							memory_order_acquire,
 							memory_order_relaxed));

@@ -22,6 +22,11 @@
 #include "base/clock.h"
 
 #define GATE_PAUSE_NS (20 * NSEC_PER_USEC)
+#ifdef USWAP_MUTANT_GATE_ONE_TURN
+#define GATE_TURNS 1
+#else
+#define GATE_TURNS 2
+#endif
 
 struct gate {
 	_Atomic uint32_t phase;
@@ -44,7 +49,7 @@ static inline void gate_leave(struct gate *g, unsigned int phase)
 
 static inline void gate_drain(struct gate *g)
 {
-	for (int turn = 0; turn < 2; turn++) {
+	for (int turn = 0; turn < GATE_TURNS; turn++) {
 		unsigned int before = atomic_fetch_add(&g->phase, 1) & 1;
 
 		while (atomic_load(&g->readers[before]))

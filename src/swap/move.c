@@ -186,6 +186,9 @@ static bool change_over(struct swap *s, struct move_item *it)
 	entry_lock(&s->table, it->entry);
 	same = p->kind == it->kind && p->slot == it->slot &&
 	       (p->kind != ENTRY_DEVICE || p->dev == it->dev);
+#ifdef USWAP_MUTANT_MOVE_NO_RECHECK
+	same = true;
+#endif
 	if (same) {
 		p->kind = it->new_kind & 7u;
 		p->dev = it->new_dev & 31u;
@@ -256,6 +259,9 @@ static void free_old_places(struct mover *m, unsigned int from, unsigned int n)
 		device |= m->items[i].freeing && m->items[i].kind == ENTRY_DEVICE;
 		split |= m->items[i].freeing && m->items[i].kind == ENTRY_SPLIT;
 	}
+#ifdef USWAP_MUTANT_MOVE_NO_DRAIN
+	device = false;
+#endif
 	if (device)
 		gate_drain(&s->devs[from].gate);
 	if (split)

@@ -229,9 +229,14 @@ void swap_dev_free_slots(struct swap *s, unsigned int dev, uint32_t slot, unsign
 {
 	struct swap_dev *sd = &s->devs[dev];
 
+#ifdef USWAP_MUTANT_SLOTS_BEFORE_CONTENT
+	clusters_free(&sd->clusters, slot, order);
+	sd->dev->ops->free_slots(sd->dev, slot, 1u << order);
+#else
 	/* Content first: the slots may be given out again as soon as the clusters know. */
 	sd->dev->ops->free_slots(sd->dev, slot, 1u << order);
 	clusters_free(&sd->clusters, slot, order);
+#endif
 	atomic_store_explicit(&sd->full_since_ns, 0, memory_order_relaxed);
 }
 

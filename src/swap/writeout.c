@@ -293,6 +293,9 @@ static void leave_cache(struct swap *s, struct write_io *wio, enum entry_kind ki
 	p->dev = wio->dev & 31u;
 	p->slot = slot;
 	pinned = b->pins;
+#ifdef USWAP_MUTANT_WRITEOUT_NO_PIN
+	pinned = false;
+#endif
 	if (pinned)
 		b->flags |= BUF_ORPHAN;
 	entry_unlock(&s->table, wio->entry);
