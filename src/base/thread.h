@@ -30,6 +30,19 @@ int us_thread_start(struct us_thread *t, const char *name, int cpu, void (*fn)(v
  * vain before).
  */
 void us_thread_urgent(void);
+/*
+ * The CPU that the caller runs on, 0 if it cannot be told. A hint: the caller may be elsewhere
+ * before it has used the answer. So it may choose what to look at first, never who owns it.
+ */
+unsigned int us_this_cpu(void);
+
+#define US_MAX_THREADS 1024u
+/*
+ * A small number that no other living thread has, taken with the first call and given back at the
+ * thread's end; US_MAX_THREADS for those that come when all are taken.
+ */
+unsigned int us_this_thread(void);
+
 /* Waits for the thread's end; harmless if it was never started. */
 void us_thread_join(struct us_thread *t);
 

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Sections in which a thread reads what others replace: a reader pays two plain stores and no
+ * locked instruction, whoever replaces waits until all that might still see the old are gone.
+ *
+ *	reader					writer (writers exclude each other)
+ *	r = us_read_begin();			make the new one
+ *	p = atomic_load(&current);		atomic_store(&current, new);
+ *	... use *p ...				us_read_wait();
+ *	us_read_end(r);				reuse or free the old one
+ *
+ * Why nobody reads what is gone: a section writes the time at which it began (readers.c, `now`)
+ * into a record of its thread *before* it loads `current`. us_read_wait() moves the time on, and
+ * then has the kernel put a full barrier into every thread of the process (membarrier(2)). A
+ * section whose record was not to be seen after that has written it after the barrier, so it loads
+ * `current` after it too, and gets the new one. A section whose record is seen, and is from before
+ * the new time, is waited for.
+ *
+ * Not its job: who may write; more than one domain: a wait waits for the sections of all users.
+ *
+ * Locking: sections may block and take locks; they do not nest. us_read_wait() must not be called
+ *   inside one, nor with a lock held that a section may wait for.
+ * Context: begin and end never block or allocate. us_read_wait() sleeps as long as the longest
+ *   section that has begun before it.
+ * Where the kernel has no membarrier a section begins with a locked instruction instead.
+ */
+#ifndef USWAP_BASE_READERS_H
+#define USWAP_BASE_READERS_H
+
+#include "base/util.h"
+
+struct us_reader;
+
+struct us_reader *us_read_begin(void) __must_check;
+void us_read_end(struct us_reader *r);
+/* Returns when every section that had begun before the call has ended. */
+void us_read_wait(void);
+
+#endif
