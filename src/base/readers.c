@@ -13,20 +13,14 @@
 #include "base/clock.h"
 #include "base/thread.h"
 
-struct us_reader {
-	_Alignas(64) _Atomic uint64_t since; /* the time at which the section began; 0: in none */
-};
+struct us_reader us_readers[US_MAX_THREADS + 1];
+_Atomic uint64_t us_read_now;
 
-/* By number of the thread. Written by that thread alone, read by who waits. */
-static struct us_reader readers[US_MAX_THREADS];
-/* Threads without a number: how many of them are in a section. */
-static struct us_reader crowd;
+/* The time of sections that bring their own barrier, where the kernel has none. */
+static _Atomic uint64_t slow_now = 1;
 
-static _Atomic uint64_t now = 1;
-
-enum barrier { BARRIER_UNKNOWN, BARRIER_KERNEL, BARRIER_READER };
-static _Atomic int barrier;
 static pthread_once_t barrier_once = PTHREAD_ONCE_INIT;
+static bool kernel_barrier; /* constant after barrier_once */
 
 static bool kernel_barrier_register(void)
 {
@@ -35,55 +29,40 @@ static bool kernel_barrier_register(void)
 
 static void barrier_choose(void)
 {
-	atomic_store(&barrier, kernel_barrier_register() ? BARRIER_KERNEL : BARRIER_READER);
+	kernel_barrier = kernel_barrier_register();
+	if (kernel_barrier)
+		atomic_store(&us_read_now, 1);
 }
 
-/*
- * The record must be visible to all before the section's first load. With a barrier of the
- * reader's own it is so by the exchange; both kinds may be under way at once, since the wait is
- * right for either.
- */
-static void begin_slowly(struct us_reader *r)
+/* Which of the two times is in use; it stays that one. */
+static _Atomic uint64_t *time_in_use(void)
 {
 	pthread_once(&barrier_once, barrier_choose);
-	atomic_exchange(&r->since, atomic_load(&now));
+	return kernel_barrier ? &us_read_now : &slow_now;
 }
 
-struct us_reader *us_read_begin(void)
+/* The exchange is a barrier: the record is visible before the section's first load. */
+struct us_reader *us_read_begin_slowly(unsigned int thread)
 {
-	unsigned int n = us_this_thread();
-	struct us_reader *r;
+	struct us_reader *r = &us_readers[thread];
+	_Atomic uint64_t *now = time_in_use();
 
-	if (unlikely(n == US_MAX_THREADS)) {
-		atomic_fetch_add(&crowd.since, 1);
-		return &crowd;
-	}
-	r = &readers[n];
-	if (unlikely(atomic_load_explicit(&barrier, memory_order_relaxed) != BARRIER_KERNEL)) {
-		begin_slowly(r);
-		return r;
-	}
-	/* Release: who sees this one in place of the 0 before it knows what the last section read. */
-	atomic_store_explicit(&r->since, atomic_load_explicit(&now, memory_order_acquire),
-			      memory_order_release);
-	/* The compiler keeps the order; the CPU's is the kernel's barrier's matter. */
-	atomic_signal_fence(memory_order_seq_cst);
+	if (thread == US_MAX_THREADS)
+		atomic_fetch_add(&r->since, 1); /* how many are in a section */
+	else
+		atomic_exchange(&r->since, atomic_load(now));
 	return r;
 }
 
-void us_read_end(struct us_reader *r)
+void us_read_end_crowd(void)
 {
-	if (unlikely(r == &crowd))
-		atomic_fetch_sub(&crowd.since, 1);
-	else
-		atomic_store_explicit(&r->since, 0, memory_order_release);
+	atomic_fetch_sub(&us_readers[US_MAX_THREADS].since, 1);
 }
 
 static void barrier_in_all(void)
 {
-	pthread_once(&barrier_once, barrier_choose);
-	if (atomic_load(&barrier) != BARRIER_KERNEL)
-		return; /* the step of `now` is a full barrier on this side */
+	if (!kernel_barrier)
+		return; /* on this side the step of time is one */
 	if (syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0)
 		return;
 	/* A child of fork(2) may have to register anew. */
@@ -97,13 +76,14 @@ static void barrier_in_all(void)
 	abort();
 }
 
-static void wait_for(struct us_reader *r, uint64_t time)
+/* Threads without a number are waited for until none of them is inside, whenever it began. */
+static void wait_for(unsigned int n, uint64_t time)
 {
 	uint64_t nap_ns = NSEC_PER_USEC, since;
 
 	for (;;) {
-		since = atomic_load_explicit(&r->since, memory_order_acquire);
-		if (!since || (r != &crowd && since >= time))
+		since = atomic_load_explicit(&us_readers[n].since, memory_order_acquire);
+		if (!since || (n < US_MAX_THREADS && since >= time))
 			return;
 		clock_sleep_ns(nap_ns);
 		nap_ns = MIN(nap_ns * 2, NSEC_PER_MSEC);
@@ -112,10 +92,9 @@ static void wait_for(struct us_reader *r, uint64_t time)
 
 void us_read_wait(void)
 {
-	uint64_t time = atomic_fetch_add(&now, 1) + 1;
+	uint64_t time = atomic_fetch_add(time_in_use(), 1) + 1;
 
 	barrier_in_all();
-	for (unsigned int i = 0; i < US_MAX_THREADS; i++)
-		wait_for(&readers[i], time);
-	wait_for(&crowd, time);
+	for (unsigned int n = 0; n <= US_MAX_THREADS; n++)
+		wait_for(n, time);
 }

@@ -87,7 +87,7 @@ unsigned int us_this_cpu(void)
 
 /* ---- numbers of threads ---- */
 
-static __thread unsigned int this_thread; /* number + 1; 0: none yet */
+__thread unsigned int us_thread_number;
 static _Atomic uint64_t numbers_taken[US_MAX_THREADS / 64];
 static pthread_key_t number_key;
 static pthread_once_t number_once = PTHREAD_ONCE_INIT;
@@ -101,7 +101,7 @@ static void number_put(void *arg)
 {
 	unsigned int n = (unsigned int)(uintptr_t)arg - 1;
 
-	this_thread = 0;
+	us_thread_number = 0;
 	if (n < US_MAX_THREADS)
 		atomic_fetch_and(&numbers_taken[n / 64], ~(1ull << (n % 64)));
 }
@@ -128,7 +128,7 @@ static unsigned int number_take(void)
 }
 
 /* Without a key the number would never come back: better none. */
-static unsigned int number_first(void)
+unsigned int us_thread_number_take(void)
 {
 	unsigned int n = US_MAX_THREADS;
 
@@ -140,11 +140,6 @@ static unsigned int number_first(void)
 		n = US_MAX_THREADS;
 	}
 	if (n < US_MAX_THREADS)
-		this_thread = n + 1;
+		us_thread_number = n + 1;
 	return n;
-}
-
-unsigned int us_this_thread(void)
-{
-	return likely(this_thread) ? this_thread - 1 : number_first();
 }

@@ -218,20 +218,25 @@ static unsigned int pick(struct queue_walk *w, uint64_t left)
 
 #define NO_LEVEL 0xffffu
 
+/* An open device gave nothing. Returns the level at which a large folio is bound, or NO_LEVEL. */
+static unsigned int refused(struct queue *q, const struct queue_layout *l,
+			    const struct queue_view *v, unsigned int pos, unsigned int order)
+{
+	atomic_fetch_add_explicit(&q->nr_refused, 1, memory_order_relaxed);
+	return close_full(q, l->number[pos]) || !order ? NO_LEVEL : v->level[pos];
+}
+
 /*
  * Tries the devices `left` of the walk's group, each once. *failed is the highest level at which an
  * open device had no run. 0, -EAGAIN (none of them), -E2BIG.
  */
-static int walk_group(struct queue_walk *w, uint64_t left, const uint8_t *level,
+static int walk_group(struct queue_walk *w, uint64_t left, const struct queue_view *v,
 		      unsigned int order, unsigned int *failed, struct queue_got *got)
 {
-	struct queue *q = w->q;
-
 	for (w->step = 0; left; w->step++) {
-		unsigned int pos = pick(w, left);
-		unsigned int dev = w->l->number[pos];
+		unsigned int pos = pick(w, left), level;
 
-		if (level[pos] > *failed)
+		if (v->level[pos] > *failed)
 			return -E2BIG;
 #ifdef USWAP_MUTANT_QUEUE_CURSOR
 		if (w->step + 1 >= (unsigned int)__builtin_popcountll(left))
@@ -239,25 +244,22 @@ static int walk_group(struct queue_walk *w, uint64_t left, const uint8_t *level,
 #else
 		left &= ~(1ull << pos);
 #endif
-		got->slot = q->cfg.ops->alloc(q->devs[dev].dev, order);
+		got->slot = w->q->cfg.ops->alloc(w->l->owner[pos], order);
 		if (likely(got->slot)) {
-			got->dev = dev;
+			got->dev = w->l->number[pos];
 			return 0;
 		}
-		atomic_fetch_add_explicit(&q->nr_refused, 1, memory_order_relaxed);
-		if (!close_full(q, dev) && order)
-			*failed = MIN(*failed, level[pos]);
+		level = refused(w->q, w->l, v, pos, order);
+		*failed = MIN(*failed, level);
 	}
 	return -EAGAIN;
 }
 
-static int walk(struct queue *q, const struct queue_req *req, struct queue_got *got)
+static int walk(struct queue *q, const struct queue_layout *l, uint64_t open, unsigned int failed,
+		const struct queue_req *req, struct queue_got *got)
 {
-	struct queue_layout *l = atomic_load(&q->current);
 	const struct queue_view *v = view_for(l, req);
 	struct queue_walk w = {.q = q, .l = l, .nr_pages = 1u << req->order};
-	unsigned int failed = NO_LEVEL;
-	uint64_t open = open_for(l, req);
 
 	while (open) {
 		unsigned int best = (unsigned int)__builtin_ctzll(open);
@@ -266,7 +268,7 @@ static int walk(struct queue *q, const struct queue_req *req, struct queue_got *
 		if (v->level[best] > failed)
 			break;
 		w.g = &v->group[v->group_of[best]];
-		err = walk_group(&w, open & w.g->mask, v->level, req->order, &failed, got);
+		err = walk_group(&w, open & w.g->mask, v, req->order, &failed, got);
 		if (err != -EAGAIN)
 			return err;
 		open &= ~w.g->mask;
@@ -274,11 +276,33 @@ static int walk(struct queue *q, const struct queue_req *req, struct queue_got *
 	return failed == NO_LEVEL ? -ENOENT : -E2BIG;
 }
 
+/* The best open device, at pos, has no open peers. */
+static int walk_from_alone(struct queue *q, const struct queue_layout *l, uint64_t open,
+			   unsigned int pos, const struct queue_req *req, struct queue_got *got)
+{
+	unsigned int failed;
+
+	got->slot = q->cfg.ops->alloc(l->owner[pos], req->order);
+	if (likely(got->slot)) {
+		got->dev = l->number[pos];
+		return 0;
+	}
+	failed = refused(q, l, view_for(l, req), pos, req->order);
+	return walk(q, l, open & (open - 1), failed, req, got);
+}
+
 int queue_alloc(struct queue *q, const struct queue_req *req, struct queue_got *got)
 {
 	struct us_reader *r = us_read_begin();
-	int err = walk(q, req, got);
+	struct queue_layout *l = atomic_load(&q->current);
+	uint64_t open = open_for(l, req);
+	unsigned int best = open ? (unsigned int)__builtin_ctzll(open) : 0;
+	int err;
 
+	if (open && !(open & l->mates[best]))
+		err = walk_from_alone(q, l, open, best, req, got);
+	else
+		err = walk(q, l, open, NO_LEVEL, req, got);
 	us_read_end(r);
 	if (unlikely(err == -E2BIG))
 		atomic_fetch_add_explicit(&q->nr_too_big, 1, memory_order_relaxed);

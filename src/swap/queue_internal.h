@@ -88,6 +88,13 @@ struct queue_layout {
 	uint8_t number[QUEUE_MAX_DEVS];	  /* of the device at a position */
 	uint8_t position[QUEUE_MAX_DEVS]; /* of a device, or NO_POSITION */
 	uint8_t tier[QUEUE_MAX_DEVS];	  /* by position */
+	/*
+	 * By position: whoever must be closed for the device there to be taken without asking its
+	 * policy, in whatever view. Its peers; or all, itself too, where the policy must be asked.
+	 * For the commonest queue, one device, it is nobody.
+	 */
+	uint64_t mates[QUEUE_MAX_DEVS];
+	void *owner[QUEUE_MAX_DEVS]; /* for queue_ops, by position */
 	uint8_t view_of[NR_POLICIES];
 	uint64_t on_node[QUEUE_MAX_NODES];
 	struct queue_view view[NR_POLICIES];

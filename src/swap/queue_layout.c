@@ -87,6 +87,7 @@ static void sort_devices(struct queue *q, struct queue_layout *l)
 		const struct tier *t = tier_of_prio(&q->tiers, d->prio);
 
 		l->position[l->number[p]] = (uint8_t)p;
+		l->owner[p] = d->dev;
 		l->tier[p] = (uint8_t)(t ? t->id : TIER_UNNAMED);
 		if (d->node >= 0)
 			l->on_node[d->node] |= 1ull << p;
@@ -148,6 +149,8 @@ static void build_view(struct queue *q, struct queue_layout *l, enum queue_polic
 			g->mask |= 1ull << end;
 			g->nr++;
 		}
+		for (unsigned int p = first; p < end; p++)
+			l->mates[p] |= ops->skip_if_alone ? g->mask & ~(1ull << p) : UINT64_MAX;
 		g->ring = ring_get(q, policy, g->tier, key, l->serial);
 		if (ops->sync)
 			ops->sync(q, g->ring, &l->number[first], g->nr);
@@ -164,6 +167,7 @@ void queue_publish(struct queue *q)
 
 	l->serial = ++q->last_serial;
 	sort_devices(q, l);
+	memset(l->mates, 0, sizeof(l->mates));
 	for (unsigned int p = POLICY_QUEUE; p < NR_POLICIES; p++)
 		if (q->views & 1u << p)
 			build_view(q, l, (enum queue_policy)p);
