@@ -3,7 +3,6 @@
 #include "base/readers.h"
 
 #include <linux/membarrier.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,26 +17,29 @@ _Atomic uint64_t us_read_now;
 
 /* The time of sections that bring their own barrier, where the kernel has none. */
 static _Atomic uint64_t slow_now = 1;
-
-static pthread_once_t barrier_once = PTHREAD_ONCE_INIT;
-static bool kernel_barrier; /* constant after barrier_once */
+static bool kernel_barrier; /* constant once there is a section */
 
 static bool kernel_barrier_register(void)
 {
 	return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
 }
 
-static void barrier_choose(void)
+/* Before main(), so that no section has to ask whether it has been done. */
+__attribute__((constructor)) static void barrier_choose(void)
 {
 	kernel_barrier = kernel_barrier_register();
-	if (kernel_barrier)
-		atomic_store(&us_read_now, 1);
+	atomic_init(&us_read_now, kernel_barrier ? 1 : 0);
 }
 
-/* Which of the two times is in use; it stays that one. */
+void us_read_without_kernel(void)
+{
+	kernel_barrier = false;
+	atomic_store(&us_read_now, 0);
+}
+
+/* Which of the two times is in use. */
 static _Atomic uint64_t *time_in_use(void)
 {
-	pthread_once(&barrier_once, barrier_choose);
 	return kernel_barrier ? &us_read_now : &slow_now;
 }
 

@@ -23,6 +23,8 @@
  * Context: begin and end never block or allocate. us_read_wait() sleeps as long as the longest
  *   section that has begun before it.
  * Where the kernel has no membarrier a section begins with a locked instruction instead.
+ * In the child of a fork(2) sections of threads that are not there would be waited for: not for use
+ * in one.
  */
 #ifndef USWAP_BASE_READERS_H
 #define USWAP_BASE_READERS_H
@@ -68,5 +70,7 @@ static inline void us_read_end(struct us_reader *r)
 
 /* Returns when every section that had begun before the call has ended. */
 void us_read_wait(void);
+/* From now on as if the kernel had no membarrier. For tests, before there is any section. */
+void us_read_without_kernel(void);
 
 #endif

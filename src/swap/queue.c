@@ -34,6 +34,7 @@ LOCK_CLASS(list_class, "swap_queue_list", RANK_CACHE - 1);
 LOCK_CLASS(tag_class, "swap_queue_tag", RANK_DEV - 2);
 
 #define SPEED_SHIFT 3 /* a new measurement of speed counts an eighth */
+#define MAX_SPEED (1ull << 40)
 
 /* ---- set-up ---- */
 
@@ -360,7 +361,7 @@ void queue_note_speed(struct queue *q, unsigned int dev, uint32_t nr_pages, uint
 {
 	_Atomic uint64_t *speed = &q->devs[dev].speed;
 	uint64_t old = atomic_load_explicit(speed, memory_order_relaxed);
-	uint64_t new = nr_pages * NSEC_PER_SEC / MAX(ns, (uint64_t)1);
+	uint64_t new = MIN(nr_pages * NSEC_PER_SEC / MAX(ns, (uint64_t)1), MAX_SPEED);
 
 	if (old)
 		new = old - (old >> SPEED_SHIFT) + (new >> SPEED_SHIFT);

@@ -106,6 +106,15 @@ static void test_wait_is_for_those_from_before_only(void **state)
 	us_read_wait();
 }
 
+static void test_what_is_read_is_not_freed_without_the_kernels_barrier(void **state)
+{
+	us_read_without_kernel();
+	atomic_store(&inside, false);
+	atomic_store(&go_on, false);
+	test_what_is_read_is_not_freed(state);
+	test_wait_is_for_those_from_before_only(state);
+}
+
 /* ---- numbers ---- */
 
 static _Atomic uint32_t holders[US_MAX_THREADS + 1];
@@ -189,6 +198,8 @@ int main(void)
 		cmocka_unit_test(test_wait_is_for_those_from_before_only),
 		cmocka_unit_test(test_numbers_differ_and_come_back),
 		cmocka_unit_test(test_threads_without_a_number_can_read),
+		/* The last, since it stays so. */
+		cmocka_unit_test(test_what_is_read_is_not_freed_without_the_kernels_barrier),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

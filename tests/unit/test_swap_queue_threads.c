@@ -321,12 +321,12 @@ static void alloc_many(void *arg)
 	struct rng r;
 
 	rng_init(&r, e->seed);
-	for (int i = 0; i < 120 * 1000; i++) {
+	for (int i = 0; i < 300 * 1000; i++) {
 		int got = fake_alloc(e->q, 0);
 
 		if (got < 0)
 			abort();
-		if (rng_below(&r, 4) == 0)
+		if (rng_below(&r, 8) == 0)
 			fake_free(e->q, e->d[got], 1);
 	}
 }
@@ -352,6 +352,7 @@ static void test_two_threads_use_eight_devices_evenly(void **state)
 		least = MIN(least, d[i]->peak);
 		most = MAX(most, d[i]->peak);
 	}
+	/* Two turns may be under way at once: 2 % here. The bound is the worst that the queue's model in Linux had. */
 	assert_true(most * 1000ull <= least * 1049ull);
 	fake_end(q, d, 8);
 }
