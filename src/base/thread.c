@@ -57,6 +57,20 @@ void us_thread_join(struct us_thread *t)
 	t->running = false;
 }
 
+unsigned int us_this_cpu(void)
+{
+	int cpu = sched_getcpu();
+
+	return cpu < 0 ? 0 : (unsigned int)cpu;
+}
+
+unsigned int us_nr_cpus(void)
+{
+	long n = sysconf(_SC_NPROCESSORS_CONF);
+
+	return n < 1 ? 1 : (unsigned int)n;
+}
+
 /* struct sched_attr of sched_setattr(2), which the C library does not have. */
 struct sched_attr_v0 {
 	uint32_t size, policy;
@@ -76,13 +90,6 @@ void us_thread_urgent(void)
 
 	if (sched_setscheduler(0, SCHED_FIFO, &sp) != 0)
 		(void)syscall(SYS_sched_setattr, 0, &slice, 0);
-}
-
-unsigned int us_this_cpu(void)
-{
-	int cpu = sched_getcpu();
-
-	return cpu < 0 ? 0 : (unsigned int)cpu;
 }
 
 /* ---- numbers of threads ---- */

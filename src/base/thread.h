@@ -31,10 +31,15 @@ int us_thread_start(struct us_thread *t, const char *name, int cpu, void (*fn)(v
  */
 void us_thread_urgent(void);
 /*
- * The CPU that the caller runs on, 0 if it cannot be told. A hint: the caller may be elsewhere
- * before it has used the answer. So it may choose what to look at first, never who owns it.
+ * The CPU that runs the calling thread, which may run on another one as soon as this returns. So
+ * it is good for choosing among locked copies (a wrong choice costs time), never for going without
+ * a lock: two threads may well use the same CPU's copy at once.
  */
 unsigned int us_this_cpu(void);
+/* How many copies make sense: CPUs that the machine is configured for, at least 1. */
+unsigned int us_nr_cpus(void);
+/* Waits for the thread's end; harmless if it was never started. */
+void us_thread_join(struct us_thread *t);
 
 #define US_MAX_THREADS 1024u
 extern __thread unsigned int us_thread_number; /* + 1; 0: none yet. thread.c's */
@@ -47,8 +52,5 @@ static inline unsigned int us_this_thread(void)
 {
 	return likely(us_thread_number) ? us_thread_number - 1 : us_thread_number_take();
 }
-
-/* Waits for the thread's end; harmless if it was never started. */
-void us_thread_join(struct us_thread *t);
 
 #endif

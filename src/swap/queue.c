@@ -17,11 +17,9 @@
  * Why a device that is off gives nothing. queue_off() clears its bit, so walks that begin later do
  * not ask it, and waits for those that began before. Nothing sets the bit while QUEUE_OFF stands.
  */
-#define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -67,7 +65,7 @@ struct queue *queue_create(const struct queue_config *cfg, int *err)
 		return NULL;
 	q->cfg = *cfg;
 	if (!q->cfg.nr_cpus)
-		q->cfg.nr_cpus = (unsigned int)MAX(sysconf(_SC_NPROCESSORS_CONF), 1L);
+		q->cfg.nr_cpus = us_nr_cpus();
 	if (!alloc_words(q)) {
 		free_all(q);
 		return NULL;
