@@ -59,7 +59,8 @@ struct queue_ring {
 	uint64_t serial; /* of the last layout that has it */
 	unsigned int index; /* in queue.rings, and of the word of each CPU; constant */
 
-	struct us_mutex list_lock;
+	_Alignas(64) _Atomic uint32_t tickets; /* turns that were drawn, of all CPUs */
+	_Alignas(64) struct us_mutex list_lock;
 	/* protected by list_lock: numbers of devices, for the plist policies */
 	uint8_t list[QUEUE_MAX_DEVS];
 	unsigned int nr_list;

@@ -53,6 +53,7 @@ static void rings_release(struct queue *q, uint64_t serial)
 			if (atomic_load_explicit(queue_word(q, cpu, r), memory_order_relaxed))
 				atomic_store_explicit(queue_word(q, cpu, r), 0,
 						      memory_order_relaxed);
+		atomic_store(&r->tickets, 0);
 		us_mutex_lock(&r->list_lock);
 		r->nr_list = 0;
 		us_mutex_unlock(&r->list_lock);

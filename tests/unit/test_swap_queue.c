@@ -100,10 +100,25 @@ static void pin_to(int cpu)
 	assert_int_equal(sched_setaffinity(0, sizeof(set), &set), 0);
 }
 
+/* With few CPUs they draw tickets, with many each has its own start: both ways. */
+static void cpus_begin_at_different_peers(unsigned int nr_cpus, int even, int odd)
+{
+	struct queue *q = fake_queue(POLICY_QUEUE, nr_cpus);
+	struct fake_dev *d[2] = {fake_dev_on(q, 0, 1 << 20, 0), fake_dev_on(q, 1, 1 << 20, 0)};
+	int first;
+
+	pin_to(odd);
+	first = fake_alloc(q, 0);
+	assert_in_range(first, 0, 1);
+	pin_to(even);
+	assert_int_equal(fake_alloc(q, 0), !first);
+	pin_to(odd);
+	assert_int_equal(fake_alloc(q, 0), first);
+	fake_end(q, d, 2);
+}
+
 static void test_cpus_begin_at_different_peers(void **state)
 {
-	struct queue *q = fake_queue(POLICY_QUEUE, 0);
-	struct fake_dev *d[2] = {fake_dev_on(q, 0, 1 << 20, 0), fake_dev_on(q, 1, 1 << 20, 0)};
 	cpu_set_t all;
 	int even = -1, odd = -1;
 
@@ -112,16 +127,38 @@ static void test_cpus_begin_at_different_peers(void **state)
 	for (int c = 0; c < CPU_SETSIZE; c++)
 		if (CPU_ISSET(c, &all))
 			*(c % 2 ? &odd : &even) = c;
-	if (even < 0 || odd < 0) {
-		fake_end(q, d, 2);
+	if (even < 0 || odd < 0)
+		skip();
+	cpus_begin_at_different_peers(2, even % 2, odd % 2);
+	cpus_begin_at_different_peers(CPU_SETSIZE, even, odd);
+	assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
+}
+
+static void test_tickets_keep_few_cpus_apart(void **state)
+{
+	struct queue *q = fake_queue(POLICY_QUEUE, 2);
+	struct fake_dev *d[4];
+	cpu_set_t all;
+	int held[2] = {-1, -1};
+
+	(void)state;
+	assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
+	for (unsigned int i = 0; i < 4; i++)
+		d[i] = fake_dev_on(q, i, 1 << 24, 0);
+	if (!CPU_ISSET(0, &all) || !CPU_ISSET(1, &all)) {
+		fake_end(q, d, 4);
 		skip();
 	}
-	pin_to(odd);
-	assert_int_equal(fake_alloc(q, 0), 1);
-	pin_to(even);
-	assert_int_equal(fake_alloc(q, 0), 0);
+	/* The second is twice as fast. */
+	for (int i = 0; i < 3 * 64; i++) {
+		pin_to(i % 3 ? 1 : 0);
+		for (int k = 0; k < 128; k++) {
+			held[i % 3 != 0] = fake_alloc(q, 0);
+			assert_int_not_equal(held[0], held[1]);
+		}
+	}
 	assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
-	fake_end(q, d, 2);
+	fake_end(q, d, 4);
 }
 
 /* ---- full devices ---- */
@@ -433,6 +470,7 @@ int main(void)
 		cmocka_unit_test(test_turn_is_one_cluster),
 		cmocka_unit_test(test_peaks_of_eight_equal_devices_differ_by_less_than_a_twentieth),
 		cmocka_unit_test(test_cpus_begin_at_different_peers),
+		cmocka_unit_test(test_tickets_keep_few_cpus_apart),
 		cmocka_unit_test(test_refill_lands_on_the_peer_that_was_added),
 		cmocka_unit_test(test_full_device_is_asked_once_and_again_after_a_free),
 		cmocka_unit_test(test_free_between_the_look_and_the_closing_is_not_lost),
