@@ -4,6 +4,7 @@
 
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdint.h>
 #include <string.h>
@@ -89,4 +90,63 @@ void us_thread_urgent(void)
 
 	if (sched_setscheduler(0, SCHED_FIFO, &sp) != 0)
 		(void)syscall(SYS_sched_setattr, 0, &slice, 0);
+}
+
+/* ---- numbers of threads ---- */
+
+__thread unsigned int us_thread_number;
+static _Atomic uint64_t numbers_taken[US_MAX_THREADS / 64];
+static pthread_key_t number_key;
+static pthread_once_t number_once = PTHREAD_ONCE_INIT;
+static bool number_key_made;
+
+/*
+ * At the end of a thread. Another destructor that runs after this one may ask for a number once
+ * more; it gets a new one, and the C library calls this again.
+ */
+static void number_put(void *arg)
+{
+	unsigned int n = (unsigned int)(uintptr_t)arg - 1;
+
+	us_thread_number = 0;
+	if (n < US_MAX_THREADS)
+		atomic_fetch_and(&numbers_taken[n / 64], ~(1ull << (n % 64)));
+}
+
+static void number_make_key(void)
+{
+	number_key_made = pthread_key_create(&number_key, number_put) == 0;
+}
+
+static unsigned int number_take(void)
+{
+	for (unsigned int w = 0; w < ARRAY_SIZE(numbers_taken); w++) {
+		uint64_t taken = atomic_load(&numbers_taken[w]);
+
+		while (~taken) {
+			unsigned int bit = (unsigned int)__builtin_ctzll(~taken);
+
+			if (atomic_compare_exchange_weak(&numbers_taken[w], &taken,
+							 taken | 1ull << bit))
+				return w * 64 + bit;
+		}
+	}
+	return US_MAX_THREADS;
+}
+
+/* Without a key the number would never come back: better none. */
+unsigned int us_thread_number_take(void)
+{
+	unsigned int n = US_MAX_THREADS;
+
+	pthread_once(&number_once, number_make_key);
+	if (number_key_made)
+		n = number_take();
+	if (n < US_MAX_THREADS && pthread_setspecific(number_key, (void *)(uintptr_t)(n + 1))) {
+		number_put((void *)(uintptr_t)(n + 1));
+		n = US_MAX_THREADS;
+	}
+	if (n < US_MAX_THREADS)
+		us_thread_number = n + 1;
+	return n;
 }

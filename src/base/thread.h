@@ -41,4 +41,16 @@ unsigned int us_nr_cpus(void);
 /* Waits for the thread's end; harmless if it was never started. */
 void us_thread_join(struct us_thread *t);
 
+#define US_MAX_THREADS 1024u
+extern __thread unsigned int us_thread_number; /* + 1; 0: none yet. thread.c's */
+unsigned int us_thread_number_take(void);
+/*
+ * A small number that no other living thread has, taken with the first call and given back at the
+ * thread's end; US_MAX_THREADS for those that come when all are taken.
+ */
+static inline unsigned int us_this_thread(void)
+{
+	return likely(us_thread_number) ? us_thread_number - 1 : us_thread_number_take();
+}
+
 #endif
