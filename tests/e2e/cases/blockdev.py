@@ -66,7 +66,7 @@ def blank(t):
     check(device['peak'] > 40 * MIB, f'{device}')
 
 
-@case()
+@case(timeout=120)
 def made_by_mkswap(t):
     """The header is there afterwards as it was, and the kernel still takes the device."""
     path = loop(t)
@@ -82,7 +82,7 @@ def made_by_mkswap(t):
         t.note(f'swapon not possible: {done.stderr.strip()}')
 
 
-@case()
+@case(timeout=120)
 def smaller_than_the_device(t):
     """Nothing behind SIZE, or behind the last page of the header, is written."""
     path = loop(t)
@@ -240,7 +240,7 @@ def refuses_other_things(t):
     expect_refusal(t, ['run', '--swap', f'dev:{path},discard=yes', *GO], ['discard', 'none, once'])
 
 
-@case()
+@case(timeout=120)
 def files_that_discard(t):
     """Every way of discarding on a file; the job runs as without."""
     for keys in (',discard=once', ',discard=pages', ',discard=pages,fault-discard=0.5,delay-discard=50'):
