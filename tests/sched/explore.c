@@ -49,17 +49,15 @@ static uint64_t number(const char *text)
 
 static void parse_sequence(struct explore_options *opt, const char *text)
 {
-	struct explore_choice *list = calloc(EXPLORE_MAX_CHOICES, sizeof(*list));
+	static struct explore_choice list[EXPLORE_MAX_CHOICES];
 	int used = 0;
 
 	opt->how = EXPLORE_REPLAY;
 	opt->replay = list;
-	if (!list)
-		usage("no memory");
 	if (strcmp(text, "-") == 0)
 		return;
 	for (; *text; text += used) {
-		struct explore_choice *c = &list[opt->nr_replay];
+		struct explore_choice *c = &list[opt->nr_replay % EXPLORE_MAX_CHOICES];
 
 		if (opt->nr_replay == EXPLORE_MAX_CHOICES ||
 		    sscanf(text, "%" SCNu32 ":%" SCNu32 "%n", &c->point, &c->alternative, &used) != 2)
