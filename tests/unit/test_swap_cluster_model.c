@@ -5,7 +5,7 @@
 
 #include "cluster_history.h"
 
-#define HISTORY_BYTES 6000
+#define HISTORY_BYTES 3000
 
 static void run_kind(unsigned int kind, unsigned int histories)
 {
@@ -28,12 +28,12 @@ static void test_random_histories_of_every_kind_of_device(void **state)
 	(void)state;
 	memset(s, 0, sizeof(*s));
 	for (unsigned int kind = 0; kind < 32; kind++)
-		run_kind(kind, 2);
+		run_kind(kind, 1);
 	assert_true(s->allocs > 1000);
 	assert_true(s->refused > 100);
-	assert_true(s->reclaimed > 100);
+	assert_true(s->reclaimed > 30);
 	assert_true(s->discards > 10);
-	assert_true(s->windows > 100);
+	assert_true(s->windows > 50);
 	assert_true(s->cleared > 10);
 	assert_true(s->collected > 100);
 	assert_true(s->grown > 100);

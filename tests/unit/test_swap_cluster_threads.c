@@ -117,10 +117,10 @@ static bool take_run(struct worker *w)
 	if (!slot)
 		return false;
 	take_all(slot, order);
-	/* Written to the device, then it has an owner. */
+	/* Named before anybody can free it: its number may be in somebody's hands from before. */
 	run |= 1u << 31;
-	atomic_store(&runs[slot], run);
 	clusters_set_owner(&c, slot, order, slot);
+	atomic_store(&runs[slot], run);
 	w->slot[w->nr] = slot;
 	w->run[w->nr++] = run;
 	return true;
