@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Histories of the cluster allocator for libFuzzer (see cluster_history.h):
- *   clang: build/tests/fuzz/fuzz_cluster CORPUS_DIR
+ *   clang: build-clang/tests/fuzz/fuzz_cluster NEW_DIR tests/fuzz/corpus_cluster
  * Built without libFuzzer it replays the files and folders that it is given.
  */
 #include "cluster_history.h"
