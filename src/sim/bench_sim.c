@@ -84,30 +84,33 @@ int bench_parse(struct bench_options *o, const struct bench_number *own, int arg
 	return 0;
 }
 
-static void sum_cpus(const struct sim_result *r, uint64_t *busy, uint64_t *wait)
+static struct sim_cpu_result sum_cpus(const struct sim_result *r)
 {
-	*busy = *wait = 0;
+	struct sim_cpu_result sum = {0};
+
 	for (unsigned int i = 0; i < r->nr_cpus; i++) {
-		*busy += r->cpu[i].busy_ns;
-		*wait += r->cpu[i].wait_ns;
+		sum.busy_ns += r->cpu[i].busy_ns;
+		sum.stall_ns += r->cpu[i].stall_ns;
+		sum.wait_ns += r->cpu[i].wait_ns;
 	}
+	return sum;
 }
 
 json_t *bench_result_json(const struct sim_result *r)
 {
+	struct sim_cpu_result sum = sum_cpus(r);
 	json_t *locks = json_array();
-	uint64_t busy, wait;
 
-	sum_cpus(r, &busy, &wait);
 	for (unsigned int i = 0; i < r->nr_locks; i++)
 		json_array_append_new(locks,
 				      json_pack("{s:s, s:I, s:I, s:I}", "name", r->lock[i].name,
 						"acquired", (json_int_t)r->lock[i].acquired,
 						"contended", (json_int_t)r->lock[i].contended,
 						"wait_ns", (json_int_t)r->lock[i].wait_ns));
-	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "cpus", (json_int_t)r->nr_cpus,
-			 "elapsed_ns", (json_int_t)r->elapsed_ns, "busy_ns", (json_int_t)busy,
-			 "wait_ns", (json_int_t)wait, "operations", (json_int_t)r->operations,
+	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "cpus", (json_int_t)r->nr_cpus,
+			 "elapsed_ns", (json_int_t)r->elapsed_ns, "busy_ns",
+			 (json_int_t)sum.busy_ns, "stall_ns", (json_int_t)sum.stall_ns, "wait_ns",
+			 (json_int_t)sum.wait_ns, "operations", (json_int_t)r->operations,
 			 "line_moves", (json_int_t)r->line_moves, "locks", locks);
 }
 
@@ -118,13 +121,15 @@ static double percent(uint64_t part, uint64_t all)
 
 void bench_result_print(const char *arm, uint64_t acquisitions, const struct sim_result *r)
 {
-	uint64_t busy, wait, all = r->elapsed_ns * r->nr_cpus;
+	struct sim_cpu_result sum = sum_cpus(r);
+	uint64_t all = r->elapsed_ns * r->nr_cpus;
 
-	sum_cpus(r, &busy, &wait);
-	printf("%-8s %10.3f M/s  %10.1f ns each  busy %5.1f %%  waits %5.1f %%\n", arm,
+	printf("%-12s %10.3f M/s  %8.1f ns each  works %5.1f %%  stalls %5.1f %%  waits %5.1f %%\n",
+	       arm,
 	       r->elapsed_ns ? (double)acquisitions * 1e3 / (double)r->elapsed_ns : 0,
-	       acquisitions ? (double)r->elapsed_ns / (double)acquisitions : 0, percent(busy, all),
-	       percent(wait, all));
+	       acquisitions ? (double)r->elapsed_ns / (double)acquisitions : 0, 
+	       percent(sum.busy_ns - sum.stall_ns, all), percent(sum.stall_ns, all),
+	       percent(sum.wait_ns, all));
 	for (unsigned int i = 0; i < r->nr_locks; i++)
 		printf("         lock %-20s acquired %" PRIu64 "  contended %" PRIu64
 		       "  wait_ns %" PRIu64 "\n",

@@ -156,5 +156,7 @@ void line_access(const volatile void *p, enum line_use use, uint64_t own_ns)
 		if (l->writer == NO_CPU)
 			l->writer = me->cpu;
 	}
-	time_spend(start + ns - me->now_ns);
+	ns += start - me->now_ns;
+	vworld.cpus[me->cpu].result.stall_ns += ns - own_ns;
+	time_spend(ns);
 }

@@ -56,6 +56,7 @@ int sim_costs_load(struct sim_costs *c, const char *name, char *err, size_t errl
 
 struct sim_cpu_result {
 	uint64_t busy_ns; /* work and costs */
+	uint64_t stall_ns; /* of these: until a cache line was there */
 	uint64_t wait_ns; /* of this CPU's threads, for locks */
 };
 

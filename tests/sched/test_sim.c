@@ -195,8 +195,11 @@ static void test_shared_counter_is_bounded_by_its_line(void **state)
 	assert_int_equal(atomic_load(&word), 8 * LOOPS);
 	/* Each of the CPUs wants it all the time, so nearly every change moves it. */
 	assert_in_range(r.elapsed_ns, 8 * LOOPS * 100 * 9 / 10, 8 * LOOPS * 100 + 1000);
+	for (unsigned int i = 0; i < 8; i++)
+		assert_int_equal(r.cpu[i].busy_ns, r.cpu[i].stall_ns + LOOPS * 5);
 	run(8, &c, count_apart);
 	assert_int_equal(r.elapsed_ns, 100 + (LOOPS - 1) * 5);
+	assert_int_equal(r.cpu[3].stall_ns, 95);
 	assert_int_equal(r.line_moves, 8);
 }
 
