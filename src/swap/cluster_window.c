@@ -31,8 +31,9 @@ struct candidate {
 /* ---- choice ---- */
 
 /*
- * What clearing the n slots from at on costs; UINT_MAX: it cannot be done. A run that reaches
- * beyond the n slots is aligned to more than n, so it has their buddy as well.
+ * What clearing the n slots from at on costs; UINT32_MAX: it cannot be done. A run that reaches
+ * beyond the n slots is aligned to more than n, so it has their buddy as well. (So may the pieces
+ * of one folio that was split: passed over as well, which costs a choice, nothing else.)
  */
 static unsigned int cost_of(const struct cluster *cl, unsigned int at, unsigned int n,
 			    unsigned int max_owners)

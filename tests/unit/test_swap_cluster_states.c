@@ -651,6 +651,31 @@ static void test_cluster_taken_by_another_order_while_reclaiming_is_left_alone(v
 	check_taken_away(false);
 }
 
+static void free_the_rest(struct host *host)
+{
+	host->meanwhile = NULL;
+	for (uint32_t s = CL(1); s < CL(2); s++)
+		if (cluster_bit(cluster_of(&host->c, s)->map, s % CLUSTER_SLOTS))
+			clusters_free(&host->c, s, 0);
+	memset(host->cached, 0, sizeof(host->cached));
+}
+
+static void test_cluster_emptied_while_reclaiming_is_discarded_first(void **state)
+{
+	(void)state;
+	start_hosted(CL(2), true);
+	fill_with(2, 1);
+	for (uint32_t i = 1; i < CLUSTER_SLOTS; i++)
+		take(0);
+	for (uint32_t s = CL(1); s < CL(2); s += 4)
+		h.cached[s] = true;
+	give(CL(1) + 1, 0);
+	h.meanwhile = free_the_rest;
+	assert_int_equal(take(2) / CLUSTER_SLOTS, 1);
+	assert_int_equal(h.nr_discards, 1);
+	finish();
+}
+
 static void disable_meanwhile(struct host *host)
 {
 	clusters_disable(&host->c);
@@ -701,6 +726,25 @@ static void test_allocation_discards_at_most_one_cluster(void **state)
 	assert_int_equal(take(9), b);
 	assert_int_equal(h.nr_discards, 1);
 	assert_int_equal(state_of(a), CL_DISCARD);
+	finish();
+}
+
+static void test_one_discard_is_enough_where_it_does_not_help(void **state)
+{
+	uint32_t a, b;
+
+	(void)state;
+	start_with(CL(5), (struct clusters_config){.ops = &ops, .discard = true, .max_tables = 2});
+	a = take(9);
+	b = take(9);
+	give(a, 9);
+	give(b, 9);
+	take(0);
+	assert_int_equal(take(2), CL(3));
+	/* There is a free cluster, but no table of owners for it. */
+	assert_int_equal(take(5) / CLUSTER_SLOTS, 0);
+	assert_int_equal(h.nr_discards, 1);
+	assert_int_equal(state_of(b), CL_DISCARD);
 	finish();
 }
 
@@ -758,6 +802,36 @@ static void test_disabled_device_does_not_discard(void **state)
 	assert_false(clusters_order_ok(&h.c, 0));
 	clusters_enable(&h.c);
 	assert_int_equal(take(9), a);
+	finish();
+}
+
+static atomic_bool is_disabled;
+
+static void disable_in_thread(void *arg)
+{
+	(void)arg;
+	clusters_disable(&h.c);
+	atomic_store(&is_disabled, true);
+}
+
+static void test_disable_waits_for_an_allocation_in_the_middle(void **state)
+{
+	struct us_thread thread;
+	struct cluster *cl;
+
+	(void)state;
+	start(CL(3));
+	cl = cluster_of(&h.c, take(3));
+	atomic_store(&is_disabled, false);
+	/* Somebody has looked at the flag under this lock, and takes slots now. */
+	us_mutex_lock(&cl->lock);
+	assert_int_equal(us_thread_start(&thread, "disable", -1, disable_in_thread, NULL), 0);
+	clock_sleep_ns(20 * NSEC_PER_MSEC);
+	assert_false(atomic_load(&is_disabled));
+	us_mutex_unlock(&cl->lock);
+	us_thread_join(&thread);
+	assert_true(atomic_load(&is_disabled));
+	assert_int_equal(clusters_alloc(&h.c, 3), 0);
 	finish();
 }
 
@@ -835,9 +909,12 @@ int main(void)
 		T(nothing_is_reclaimed_while_the_device_is_half_empty),
 		T(pass_over_pinned_full_clusters_ends_and_rotates),
 		T(cluster_taken_by_another_order_while_reclaiming_is_left_alone),
+		T(cluster_emptied_while_reclaiming_is_discarded_first),
 		T(device_disabled_while_reclaiming_gives_nothing),
 		T(emptied_cluster_is_discarded_before_it_is_free),
 		T(allocation_discards_at_most_one_cluster),
+		T(one_discard_is_enough_where_it_does_not_help),
+		T(disable_waits_for_an_allocation_in_the_middle),
 		T(failed_discard_loses_no_capacity),
 		T(cluster_being_discarded_is_off_its_list_and_not_usable),
 		T(disabled_device_does_not_discard),
