@@ -179,9 +179,11 @@ void cluster_set_room(struct clusters *c, const struct cluster *cl, unsigned int
 
 void clusters_search_again(struct clusters *c, unsigned int order)
 {
+	/* In this order: a sweep sets its bit before it leaves `searchers`. */
+	bool searched = atomic_load(&c->searchers) != 0;
 	uint64_t bits = (2ull << order) - 1, old = atomic_load(&c->search);
 
-	if (!atomic_load(&c->searchers) && !(old & bits))
+	if (!searched && !(old & bits))
 		return;
 	while (!atomic_compare_exchange_weak(&c->search, &old, (old & ~bits) + SEARCH_CHANGE))
 		;
