@@ -88,8 +88,8 @@ static int run_group(const char *title, struct arm *arms, unsigned int n)
 			}
 		}
 	}
-	printf("\n%s\n%-26s %7s [%6s %7s] %7s  %7s  %8s %8s %8s  %8s\n", title, "arm", "cpu ns", "least",
-	       "most", "ratio", "wall ns", "locks", "contend", "wait ns", "max/min");
+	printf("\n%s\n%-26s %7s [%6s %7s] %7s  %7s  %8s %8s %8s  %8s\n", title, "arm", "cpu ns",
+	       "least", "most", "ratio", "wall ns", "locks", "contend", "wait ns", "max/min");
 	for (unsigned int i = 0; i < n; i++)
 		print_arm(&arms[i], &arms[0]);
 	fflush(stdout);
