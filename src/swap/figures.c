@@ -10,7 +10,7 @@
 static const char *const kind_names[NR_ENTRY_KINDS] = {
 	[ENTRY_FREE] = "FREE",	   [ENTRY_FILLING] = "FILLING", [ENTRY_CACHED] = "CACHED",
 	[ENTRY_FILLED] = "FILLED", [ENTRY_DEVICE] = "DEVICE",	[ENTRY_SPLIT] = "SPLIT",
-	[ENTRY_LOST] = "LOST",
+	[ENTRY_LOST] = "LOST",	   [ENTRY_GONE] = "GONE",
 };
 
 void swap_usage(struct swap *s, struct swap_usage *u)
@@ -127,6 +127,9 @@ static void tally_entry(struct swap *s, swp_t e, struct tally *t)
 			swap_bug("entry %u of kind %u has no references", e, p->kind);
 		return;
 	}
+	if (atomic_load(&p->kept) > atomic_load(&p->refs))
+		swap_bug("entry %u: %u of %u references are kept", e, atomic_load(&p->kept),
+			 atomic_load(&p->refs));
 	t->live++;
 	t->indexed += entry_is_indexed(p);
 	switch (p->kind) {
@@ -155,6 +158,11 @@ static void tally_entry(struct swap *s, swp_t e, struct tally *t)
 		t->swapped_pages += 1u << p->order;
 		break;
 	case ENTRY_LOST:
+		break;
+	case ENTRY_GONE:
+		if (atomic_load(&p->kept) != atomic_load(&p->refs) || entry_is_indexed(p))
+			swap_bug("entry %u: content is gone, %u references, %u kept", e,
+				 atomic_load(&p->refs), atomic_load(&p->kept));
 		break;
 	default:
 		swap_bug("entry %u has kind %u", e, p->kind);

@@ -141,7 +141,27 @@ void wait_for_loads(struct swap *s);
 /* 0, -EIO or -EBADMSG for the part of l that l->io has read, whose hash is expected. */
 int load_check(struct swap *s, struct swap_load *l, struct hash128 expected);
 
+/* The content of a DEVICE or SPLIT entry, which nothing names any more. */
+void free_place(struct swap *s, enum entry_kind kind, unsigned int dev, uint32_t slot,
+		unsigned int order);
+
+/* ---- kept.c ---- */
+
+/* Are all references kept ones? A hint, of any number that was an entry once; takes no lock. */
+bool entry_maybe_cached(struct swap *s, swp_t e);
+/*
+ * swap_reclaim_kept() of an entry that may be free or another one by now: only if it holds that
+ * slot of that device (0: any place).
+ */
+bool entry_reclaim_kept(struct swap *s, swp_t e, uint32_t own, unsigned int dev, uint32_t slot);
+
 /* ---- split.c ---- */
+
+/* A piece's slot may change while it is read (relocate.c); the gate keeps the old one valid. */
+static inline uint32_t piece_slot(const struct entry *p)
+{
+	return __atomic_load_n(&p->slot, __ATOMIC_RELAXED);
+}
 
 /*
  * Stores a folio in pieces of smaller orders, wherever these fit. Returns the first piece, or 0

@@ -168,15 +168,6 @@ static void write_all(struct mover *m, const struct move_request *req, unsigned 
 
 /* ---- changing over ---- */
 
-static void free_place(struct swap *s, enum entry_kind kind, unsigned int dev, uint32_t slot,
-		       unsigned int order)
-{
-	if (kind == ENTRY_SPLIT)
-		split_free(s, slot);
-	else
-		swap_dev_free_slots(s, dev, slot, order);
-}
-
 /* The entry names the new place from here on. False: somebody else moved it first. */
 static bool change_over(struct swap *s, struct move_item *it)
 {
@@ -193,18 +184,17 @@ static bool change_over(struct swap *s, struct move_item *it)
 		p->kind = it->new_kind & 7u;
 		p->dev = it->new_dev & 31u;
 		p->slot = it->new_slot;
+		/* Before anybody can move it on: he would free slots that we name its owner later. */
+		if (it->new_kind == ENTRY_SPLIT)
+			split_set_owner(s, it->new_slot, it->entry);
+		else
+			clusters_set_owner(&s->devs[it->new_dev].clusters, it->new_slot, it->order,
+					   it->entry);
 	}
 	entry_unlock(&s->table, it->entry);
-	if (!same) {
+	if (!same)
 		free_place(s, it->new_kind, it->new_dev, it->new_slot, it->order);
-		return false;
-	}
-	if (it->new_kind == ENTRY_SPLIT)
-		split_set_owner(s, it->new_slot, it->entry);
-	else
-		clusters_set_owner(&s->devs[it->new_dev].clusters, it->new_slot, it->order,
-				   it->entry);
-	return true;
+	return same;
 }
 
 /* What cannot be read is given up: each use of it gets the error, nothing else does. */

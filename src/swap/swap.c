@@ -5,6 +5,8 @@
  *   swap_new                 -> FILLING   (the creator's reference)
  *   swap_seal                FILLING -> FILLED | CACHED; or the reference moves to an equal entry
  *   swap_writeout            CACHED  -> DEVICE, or SPLIT where no device has room for it whole
+ *   swap_reclaim_kept        DEVICE, SPLIT -> GONE
+ *   swap_explode             DEVICE  -> one DEVICE entry a page
  *   last swap_put            any     -> free
  *   swap_mark_lost           FILLING -> LOST
  *   swap_abandon             FILLING -> free, or LOST if others refer to it
@@ -240,6 +242,15 @@ void swap_dev_free_slots(struct swap *s, unsigned int dev, uint32_t slot, unsign
 	atomic_store_explicit(&sd->full_since_ns, 0, memory_order_relaxed);
 }
 
+void free_place(struct swap *s, enum entry_kind kind, unsigned int dev, uint32_t slot,
+		unsigned int order)
+{
+	if (kind == ENTRY_SPLIT)
+		split_free(s, slot);
+	else
+		swap_dev_free_slots(s, dev, slot, order);
+}
+
 void entry_release(struct swap *s, swp_t e)
 {
 	struct entry *p = entry_of(&s->table, e);
@@ -263,6 +274,7 @@ void entry_release(struct swap *s, swp_t e)
 		atomic_fetch_sub(&s->swapped_pages, 1u << p->order);
 		break;
 	case ENTRY_LOST:
+	case ENTRY_GONE:
 		break;
 	default:
 		swap_bug("entry %u of kind %u is released", e, p->kind);
@@ -288,17 +300,6 @@ static enum entry_kind look_at(struct swap *s, swp_t e, struct swap_dev **sd)
 	*sd = kind == ENTRY_DEVICE ? &s->devs[p->dev] : NULL;
 	entry_unlock(&s->table, e);
 	return kind;
-}
-
-bool swap_keep_copy(struct swap *s, swp_t e)
-{
-	uint32_t used, peak, usable;
-	struct swap_dev *sd;
-
-	if (look_at(s, e, &sd) != ENTRY_DEVICE || dev_in_memory(sd->dev))
-		return false;
-	clusters_usage(&sd->clusters, &used, &peak, &usable);
-	return used <= (swap_dev_max_slots(sd) - 1) / 2;
 }
 
 /* ---- back ---- */
