@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "swap/internal.h"
+#include "swap/relocate.h"
+#include "swap/worker.h"
 
 static const char *const kind_names[NR_ENTRY_KINDS] = {
 	[ENTRY_FREE] = "FREE",	   [ENTRY_FILLING] = "FILLING", [ENTRY_CACHED] = "CACHED",
@@ -45,6 +47,7 @@ uint64_t swap_free_pages(struct swap *s)
 		if (!swap_dev_usable(sd))
 			continue;
 		clusters_usage(&sd->clusters, &used, &peak, &usable);
+		used -= MIN(used, relocate_ready_slots(sd));
 		usable = MAX(swap_dev_max_slots(sd), 1u) - 1;
 		n += usable > used ? usable - used : 0;
 	}
@@ -59,6 +62,8 @@ bool swap_order_ok(struct swap *s, unsigned int order)
 		if (!swap_dev_usable(sd))
 			continue;
 		if (clusters_order_ok(&sd->clusters, order))
+			return true;
+		if (relocate_likely(sd, order))
 			return true;
 		if (swap_dev_max_slots(sd) - atomic_load(&sd->dev->nr_slots) >= 2u << order)
 			return true;
@@ -77,6 +82,7 @@ void swap_dev_info(struct swap *s, unsigned int i, struct swap_dev_info *info)
 	uint32_t used, peak, usable;
 
 	clusters_usage(&sd->clusters, &used, &peak, &usable);
+	used -= MIN(used, relocate_ready_slots(sd));
 	*info = (struct swap_dev_info){
 		.name = sd->dev->name,
 		.type = sd->dev->ops->type,
@@ -174,6 +180,7 @@ void swap_check(struct swap *s)
 	struct tally t = {0};
 	uint32_t end;
 
+	worker_settle(s);
 	wait_for_loads(s);
 	end = atomic_load(&s->table.next_unused);
 	for (swp_t e = 1; e < end; e++)
@@ -197,7 +204,7 @@ void swap_check(struct swap *s)
 
 		clusters_check(&s->devs[i].clusters);
 		clusters_usage(&s->devs[i].clusters, &used, &peak, &usable);
-		if (used != t.dev_pages[i])
+		if (used != t.dev_pages[i] + relocate_ready_slots(&s->devs[i]))
 			swap_bug("%s: %u slots used, entries have %llu", s->devs[i].dev->name,
 				 used, (unsigned long long)t.dev_pages[i]);
 	}

@@ -81,7 +81,8 @@ static unsigned int gather(struct swap *s, struct write_set *set, swp_t first,
 			set->pieces[n++] = (struct write_io){
 				.swap = s, .entry = e, .mem = mem, .order = p->order,
 				.tried = folio->barred, .tried_last = folio->barred,
-				.barred = folio->barred, .moving = folio->moving};
+				.barred = folio->barred, .moving = folio->moving,
+				.piece = true};
 		mem += PAGE_SIZE << p->order;
 	}
 	return n;

@@ -292,7 +292,7 @@ static void check_split_on_crowded_device(bool async)
 	assert_false(swap_order_ok(s, 0));
 	for (unsigned int i = 0; i < 2047; i += 3)
 		swap_put(s, e[i], 1);
-	assert_false(swap_order_ok(s, 1));
+	assert_true(swap_order_ok(s, 1)); /* by moving some */
 	x = test_store(s, &big, NULL);
 	y = test_store(s, &mid, NULL);
 	assert_int_equal(swap_writeout(s, 520), 520);
