@@ -24,7 +24,9 @@ void swap_usage(struct swap *s, struct swap_usage *u)
 	u->swapped_pages = atomic_load_explicit(&s->swapped_pages, memory_order_relaxed);
 	u->metadata_bytes = align_up(sizeof(*s), PAGE_SIZE) + entry_table_bytes(&s->table) +
 			    dedup_bytes(&s->dedup) + cache_metadata_bytes(&s->cache) +
-			    write_set_bytes(&s->writeout.set);
+			    write_set_bytes(&s->writeout.set) +
+			    mover_bytes(&s->relocate_now->mover) +
+			    mover_bytes(&s->relocate_back->mover);
 	for (uint32_t i = 0; i < atomic_load(&s->nr_devs); i++) {
 		struct dev *d = s->devs[i].dev;
 

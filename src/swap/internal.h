@@ -32,7 +32,7 @@
 #include "swap/swap.h"
 
 #define MAX_DEVS 32
-#define WRITE_FOLIOS 128
+#define WRITE_FOLIOS 128u
 #define WRITE_PIECES 64 /* of a folio that is split */
 #define JOIN_PAGES 32	/* single pages that share one io: several ios stay in flight */
 #define WRITE_PAGES 1024u /* 4 MiB */
@@ -68,6 +68,7 @@ struct swap_dev {
 	atomic_bool grown_out; /* the last attempt to grow gave nothing */
 	struct gate gate;      /* loads of DEVICE entries that are here */
 	_Atomic uint64_t freed; /* slots, ever; those of folios that were relocated do not count */
+	_Atomic uint64_t reclaimed_ns; /* when that was asked for last */
 	atomic_bool reclaim_wanted; /* the worker is to let go of cached slots */
 	struct relocate_dev relocate;
 };
@@ -244,6 +245,8 @@ void write_set_deinit(struct write_set *set);
  */
 void write_ios(struct swap *s, struct write_set *set, struct write_io *ios, unsigned int n);
 uint64_t write_set_bytes(struct write_set *set);
+/* Gives that memory back; no write of it is in flight. */
+void write_set_trim(struct write_set *set);
 void count_written(struct swap *s, const struct write_io *wio);
 
 #endif

@@ -81,6 +81,21 @@ void mover_deinit(struct mover *m)
 	m->swap = NULL;
 }
 
+uint64_t mover_bytes(struct mover *m)
+{
+	return (uint64_t)atomic_load_explicit(&m->peak_pages, memory_order_relaxed) * PAGE_SIZE +
+	       write_set_bytes(&m->set);
+}
+
+void mover_trim(struct mover *m)
+{
+	us_mutex_lock(&m->lock);
+	mem_discard(m->buf, (size_t)atomic_load(&m->peak_pages) * PAGE_SIZE);
+	atomic_store(&m->peak_pages, 0);
+	write_set_trim(&m->set);
+	us_mutex_unlock(&m->lock);
+}
+
 /* ---- what there is to move ---- */
 
 static bool in_window(const struct move_request *req, uint32_t slot, unsigned int order)
@@ -121,18 +136,22 @@ static bool look_whole(struct swap *s, struct move_item *it, unsigned int from)
 }
 
 /* The lock of the folio's shard is held, so its pieces stay. Returns items added. */
-static unsigned int look_pieces(struct mover *m, const struct move_request *req, unsigned int at)
+static unsigned int look_pieces(struct mover *m, const struct move_request *req, unsigned int at,
+				bool *too_many)
 {
 	struct swap *s = m->swap;
 	swp_t e = m->items[at].entry, first = entry_of(&s->table, e)->slot;
 	unsigned int n = 0;
 
-	for (swp_t k = first; k && at + n < MOVE_FOLIOS; k = entry_of(&s->table, k)->chain) {
+	for (swp_t k = first; k; k = entry_of(&s->table, k)->chain) {
 		const struct entry *q = entry_of(&s->table, k);
 		struct move_item *it = &m->items[at + n];
 
 		if (q->dev != req->from || !in_window(req, piece_slot(q), q->order))
 			continue;
+		*too_many = at + n == MOVE_FOLIOS;
+		if (*too_many)
+			break;
 		*it = (struct move_item){.m = m, .entry = e, .order = q->order,
 					 .kind = ENTRY_SPLIT, .dev = q->dev,
 					 .slot = piece_slot(q), .piece = k, .first = first,
@@ -144,7 +163,8 @@ static unsigned int look_pieces(struct mover *m, const struct move_request *req,
 }
 
 /* What e has in the window: none, one, or for a folio in pieces several items. */
-static unsigned int look_window(struct mover *m, const struct move_request *req, unsigned int at)
+static unsigned int look_window(struct mover *m, const struct move_request *req, unsigned int at,
+				bool *too_many)
 {
 	struct move_item *it = &m->items[at];
 	struct swap *s = m->swap;
@@ -153,7 +173,7 @@ static unsigned int look_window(struct mover *m, const struct move_request *req,
 
 	entry_lock(&s->table, it->entry);
 	if (p->kind == ENTRY_SPLIT) {
-		n = look_pieces(m, req, at);
+		n = look_pieces(m, req, at, too_many);
 	} else if (p->kind == ENTRY_DEVICE && p->dev == req->from &&
 		   in_window(req, p->slot, p->order)) {
 		it->kind = ENTRY_DEVICE;
@@ -168,11 +188,12 @@ static unsigned int look_window(struct mover *m, const struct move_request *req,
 	return n;
 }
 
-static unsigned int look(struct mover *m, const struct move_request *req, unsigned int at, swp_t e)
+static unsigned int look(struct mover *m, const struct move_request *req, unsigned int at, swp_t e,
+			 bool *too_many)
 {
 	m->items[at] = (struct move_item){.m = m, .entry = e};
 	if (req->window_nr)
-		return look_window(m, req, at);
+		return look_window(m, req, at, too_many);
 	return look_whole(m->swap, &m->items[at], req->from);
 }
 
@@ -231,10 +252,15 @@ static void start_read(struct move_item *it)
 static void load_all(struct mover *m, unsigned int n)
 {
 	char *buf = m->buf;
+	uint32_t pages = 0;
 
 	us_mutex_lock(&m->done_lock);
 	m->pending = n;
 	us_mutex_unlock(&m->done_lock);
+	for (unsigned int i = 0; i < n; i++)
+		pages += 1u << m->items[i].order;
+	if (pages > atomic_load_explicit(&m->peak_pages, memory_order_relaxed))
+		atomic_store_explicit(&m->peak_pages, pages, memory_order_relaxed);
 	for (unsigned int i = 0; i < n; i++) {
 		struct move_item *it = &m->items[i];
 
@@ -443,9 +469,12 @@ void mover_move_locked(struct mover *m, const struct move_request *req, const sw
 	unsigned int nr = 0, found;
 
 	for (unsigned int i = 0; i < n; i++) {
-		found = nr < MOVE_FOLIOS ? look(m, req, nr, e[i]) : 0;
+		bool too_many = nr == MOVE_FOLIOS;
+
+		found = too_many ? 0 : look(m, req, nr, e[i], &too_many);
 		nr += found;
-		res->gone += !found;
+		res->gone += !found && !too_many;
+		res->too_many += too_many;
 	}
 	if (req->window_nr && s->devs[req->from].dev->ops->copy_slots) {
 		copy_all(m, req->from, nr);

@@ -26,6 +26,7 @@ struct move_result {
 	uint32_t unreadable; /* counted as swap_io_error */
 	uint64_t lost_pages; /* of these, with lose_unreadable: given up now */
 	uint32_t no_room;    /* stay where they were */
+	uint32_t too_many;   /* not looked at, at least in part: folios in very many pieces */
 };
 
 struct move_item {
@@ -61,6 +62,7 @@ struct mover {
 	struct us_mutex done_lock;
 	struct us_cond done;
 	uint32_t pending; /* protected by done_lock */
+	_Atomic uint32_t peak_pages; /* of buf, since mover_trim() */
 };
 
 /* 0 or -ENOMEM. Address space only, until it is used; up to 4.5 MiB then. */
@@ -68,6 +70,9 @@ int mover_init(struct mover *m, struct swap *s) __must_check;
 /* The same for relocate.c, which moves while a writeout waits. */
 int mover_init_inner(struct mover *m, struct swap *s) __must_check;
 void mover_deinit(struct mover *m);
+/* Memory that it holds; and gives it back. Trim: by who alone uses it. */
+uint64_t mover_bytes(struct mover *m);
+void mover_trim(struct mover *m);
 
 struct move_request {
 	unsigned int from;    /* folios that have nothing on this device are left alone */

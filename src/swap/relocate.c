@@ -30,6 +30,8 @@ LOCK_CLASS(ready_class, "swap_ready", RANK_ENTRY);
 
 /* Windows that one call may try to clear. */
 #define RELOCATE_TRIES 2
+/* Of a window, where folios have more pieces in it than a batch takes. */
+#define CLEAR_ROUNDS 4
 /* Ready runs of one order, all together: 16 MiB. */
 #define READY_PAGES 4096u
 /* A quarter of what is free at most is held ready. */
@@ -72,7 +74,7 @@ static unsigned int claim_owners(struct swap *s, struct relocator *r)
 {
 	unsigned int n = 0;
 
-	for (unsigned int i = 0; i < r->window.nr && n < MOVE_FOLIOS; i++)
+	for (unsigned int i = 0; i < r->window.nr; i++)
 		if (entry_try_get(entry_of(&s->table, r->window.owner[i])))
 			r->claimed[n++] = r->window.owner[i];
 	return n;
@@ -103,6 +105,25 @@ static void was_in_vain(struct swap_dev *sd, unsigned int order)
 	vmstat_add(VMSTAT_swap_relocate_fail, 1);
 }
 
+/* Moves what is in the window elsewhere, a batch at a time. Returns pages moved. */
+static uint64_t clear_window(struct swap *s, struct relocator *r, const struct move_request *req)
+{
+	uint64_t pages = 0;
+
+	for (int round = 0; round < CLEAR_ROUNDS; round++) {
+		unsigned int n = claim_owners(s, r);
+		struct move_result res = {0};
+
+		for (unsigned int i = 0; i < n; i += MOVE_FOLIOS)
+			mover_move_locked(&r->mover, req, r->claimed + i, MIN(n - i, MOVE_FOLIOS),
+					  &res);
+		pages += res.moved_pages;
+		if (!res.too_many)
+			break;
+	}
+	return pages;
+}
+
 /* r->mover.lock held. Adds to *moved the pages that it moved. */
 static uint32_t make_run(struct swap *s, struct relocator *r, unsigned int dev,
 			 unsigned int order, uint64_t *moved)
@@ -112,20 +133,17 @@ static uint32_t make_run(struct swap *s, struct relocator *r, unsigned int dev,
 	uint32_t slot = 0;
 
 	for (int i = 0; i < RELOCATE_TRIES && !slot; i++) {
-		struct move_result res = {0};
-		unsigned int n;
+		uint64_t pages;
 
-		if (!clusters_window_open(&sd->clusters, order, MOVE_FOLIOS, &r->window))
+		if (!clusters_window_open(&sd->clusters, order, CLUSTER_SLOTS, &r->window))
 			break;
 		req.window_slot = r->window.slot;
-		n = claim_owners(s, r);
-		if (n)
-			mover_move_locked(&r->mover, &req, r->claimed, n, &res);
+		pages = clear_window(s, r, &req);
 		slot = clusters_window_close(&sd->clusters, &r->window);
-		*moved += res.moved_pages;
+		*moved += pages;
 		/* What only moved is no more room than before. */
-		atomic_fetch_sub_explicit(&sd->freed, res.moved_pages, memory_order_relaxed);
-		vmstat_add(VMSTAT_swap_relocated, res.moved_pages);
+		atomic_fetch_sub_explicit(&sd->freed, pages, memory_order_relaxed);
+		vmstat_add(VMSTAT_swap_relocated, pages);
 	}
 	if (!slot)
 		was_in_vain(sd, order);
@@ -283,6 +301,12 @@ static bool refill_order(struct swap *s, unsigned int dev, unsigned int order)
 			return false;
 		keep_ready(sd, order, slot);
 	}
+}
+
+void relocate_trim(struct swap *s)
+{
+	if (mover_bytes(&s->relocate_back->mover))
+		mover_trim(&s->relocate_back->mover);
 }
 
 bool relocate_refill(struct swap *s, unsigned int dev)

@@ -22,7 +22,7 @@ struct relocator {
 	struct mover mover;
 	/* protected by mover.lock */
 	struct clusters_window window;
-	swp_t claimed[MOVE_FOLIOS];
+	swp_t claimed[CLUSTER_SLOTS];
 };
 
 int relocator_init(struct relocator *r, struct swap *s) __must_check;
@@ -50,6 +50,8 @@ bool relocate_drop_ready(struct swap_dev *sd);
 uint32_t relocate_ready_slots(struct swap_dev *sd);
 /* Makes runs, if some were asked for; the worker's. True: something is left to do. */
 bool relocate_refill(struct swap *s, unsigned int dev);
+/* The worker has nothing to do: gives the memory back. */
+void relocate_trim(struct swap *s);
 /* So many pages were written to the device: so many may be moved in the background. */
 void relocate_note_written(struct swap_dev *sd, uint32_t nr_pages);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "swap/worker.h"
 
+#include "base/clock.h"
 #include "base/watch.h"
 #include "swap/relocate.h"
 #include "trace/vmstat.h"
@@ -9,6 +10,8 @@ LOCK_CLASS(worker_class, "swap_worker", RANK_ENTRY);
 
 /* Clusters discarded before anything else gets its turn. */
 #define DISCARD_BATCH 64
+/* A device that stays full is not gone over more often than this. */
+#define RECLAIM_PAUSE_NS (100 * NSEC_PER_MSEC)
 
 void worker_wake(struct swap *s)
 {
@@ -24,8 +27,15 @@ void worker_wake(struct swap *s)
 
 void worker_device_full(struct swap *s, struct swap_dev *sd)
 {
-	if (!atomic_exchange(&sd->reclaim_wanted, true))
-		worker_wake(s);
+	uint64_t now = clock_now_ns();
+
+	/* Content in memory is never kept twice. */
+	if (dev_in_memory(sd->dev) ||
+	    now - atomic_load_explicit(&sd->reclaimed_ns, memory_order_relaxed) < RECLAIM_PAUSE_NS)
+		return;
+	atomic_store_explicit(&sd->reclaimed_ns, now, memory_order_relaxed);
+	atomic_store(&sd->reclaim_wanted, true);
+	worker_wake(s);
 }
 
 /* True: it has more to do there. */
@@ -51,6 +61,7 @@ static void look_at_all(struct swap *s)
 			more |= look_at(s, i);
 		watch_beat(s->worker.watch);
 	} while (more && !atomic_load(&s->worker.stop));
+	relocate_trim(s);
 }
 
 static void worker_thread(void *arg)

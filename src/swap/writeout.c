@@ -47,6 +47,12 @@ uint64_t write_set_bytes(struct write_set *set)
 	return (uint64_t)atomic_load_explicit(&set->joined_peak, memory_order_relaxed) * PAGE_SIZE;
 }
 
+void write_set_trim(struct write_set *set)
+{
+	mem_discard(set->joined, write_set_bytes(set));
+	atomic_store(&set->joined_peak, 0);
+}
+
 int writeout_init(struct writeout *w)
 {
 	int r = write_set_init(&w->set);
