@@ -133,7 +133,7 @@ struct turn {
 	uint32_t used_pages;
 };
 
-struct worker {
+struct swap_worker {
 	struct us_thread thread;
 	struct watch *watch;
 	atomic_bool wanted, stop;
@@ -163,7 +163,7 @@ struct swap {
 
 	struct writeout writeout;
 	struct gate split_gate; /* loads of SPLIT entries */
-	struct worker worker;
+	struct swap_worker worker;
 	struct relocator *relocate_now, *relocate_back; /* the writeout's, the worker's */
 };
 

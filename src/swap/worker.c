@@ -15,7 +15,7 @@ LOCK_CLASS(worker_class, "swap_worker", RANK_ENTRY);
 
 void worker_wake(struct swap *s)
 {
-	struct worker *w = &s->worker;
+	struct swap_worker *w = &s->worker;
 
 	/* Whoever set it will be looked for: what we want done is seen by the same look. */
 	if (atomic_exchange(&w->wanted, true))
@@ -67,7 +67,7 @@ static void look_at_all(struct swap *s)
 static void worker_thread(void *arg)
 {
 	struct swap *s = arg;
-	struct worker *w = &s->worker;
+	struct swap_worker *w = &s->worker;
 
 	w->watch = watch_start("swap worker");
 	us_mutex_lock(&w->lock);
@@ -95,7 +95,7 @@ static void worker_thread(void *arg)
 
 int worker_start(struct swap *s)
 {
-	struct worker *w = &s->worker;
+	struct swap_worker *w = &s->worker;
 
 	us_mutex_init(&w->lock, &worker_class);
 	us_cond_init(&w->wake);
@@ -105,7 +105,7 @@ int worker_start(struct swap *s)
 
 void worker_stop(struct swap *s)
 {
-	struct worker *w = &s->worker;
+	struct swap_worker *w = &s->worker;
 
 	if (!w->lock.cls)
 		return;
@@ -122,7 +122,7 @@ void worker_stop(struct swap *s)
 
 void worker_settle(struct swap *s)
 {
-	struct worker *w = &s->worker;
+	struct swap_worker *w = &s->worker;
 
 	if (!w->thread.running)
 		return;
