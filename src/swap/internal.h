@@ -41,18 +41,18 @@
 /* A device that reported -ENOSPC is asked again after this, or when slots of it are freed. */
 #define FULL_RETRY_NS (1000 * 1000 * 1000ull)
 
-#define READY_RUNS 64u /* of one order */
+#define READY_RUNS 256u /* of one order */
 
 /* What relocate.c knows of a device. */
 struct relocate_dev {
 	_Atomic uint64_t again_at[MAX_ORDER + 1]; /* swap_dev.freed from which it may succeed */
 	_Atomic uint32_t asked[MAX_ORDER + 1];	  /* in vain, since the worker last looked */
 	_Atomic int64_t credit;			  /* pages that the worker may still move */
-	uint8_t target[MAX_ORDER + 1];		  /* the worker's */
+	uint16_t target[MAX_ORDER + 1];		  /* the worker's */
 	struct us_mutex lock;
 	/* protected by lock */
 	uint32_t ready[MAX_ORDER + 1][READY_RUNS];
-	uint8_t nr_ready[MAX_ORDER + 1];
+	uint16_t nr_ready[MAX_ORDER + 1];
 	uint32_t ready_slots;
 };
 

@@ -34,14 +34,14 @@ LOCK_CLASS(ready_class, "swap_ready", RANK_ENTRY);
 #define CLEAR_ROUNDS 4
 /* Ready runs of one order, all together: 16 MiB. */
 #define READY_PAGES 4096u
-/* A quarter of what is free at most is held ready. */
-#define READY_SHARE 4
+/* Half of what is free at most is held ready: single pages get it if they find nothing else. */
+#define READY_SHARE 2
 /*
  * The bound of background work: a page moved for each page written, and this much ahead. Making a
  * run costs less than a run's pages, so this suffices to make one for each large folio that is
  * written; and whatever happens, writing costs at most one more read and write a page.
  */
-#define CREDIT_PAGES 1024
+#define CREDIT_PAGES 4096
 
 int relocator_init(struct relocator *r, struct swap *s)
 {
@@ -263,7 +263,7 @@ static unsigned int target(struct swap_dev *sd, unsigned int order)
 	uint32_t asked = atomic_exchange_explicit(&rd->asked[order], 0, memory_order_relaxed);
 
 	if (asked)
-		rd->target[order] = (uint8_t)MIN(MAX(asked, rd->target[order] / 2u), most);
+		rd->target[order] = (uint16_t)MIN(MAX(asked, rd->target[order] / 2u), most);
 	return asked ? rd->target[order] : 0;
 }
 

@@ -99,9 +99,9 @@ static void test_on_a_disk_the_next_folios_find_runs(void **state)
 	assert_int_equal(test_kind(s, f[0]), ENTRY_SPLIT);
 	assert_int_equal(whole, 19);
 	assert_int_equal(fallbacks(4), fallback + 1);
-	/* A page moved for each that was written, at most, and 1024 ahead. */
+	/* A page moved for each that was written, at most, and some ahead. */
 	moved = vmstat_get(VMSTAT_swap_relocated) - moved;
-	assert_true(moved > 0 && moved < 1024 + 20 * 16);
+	assert_true(moved > 0 && moved <= 20 * 16);
 	swap_check(s);
 	for (unsigned int i = 0; i < 20; i++) {
 		struct key k = test_key(100000 + i, 4);
@@ -118,7 +118,7 @@ static uint64_t run_until_no_more(struct swap *s, uint32_t *held, unsigned int *
 {
 	uint64_t moved = vmstat_get(VMSTAT_swap_relocated);
 
-	for (int i = 0; i < 100; i++) {
+	for (int i = 0; i < 300; i++) {
 		relocate_ask(s, 0, 5);
 		worker_settle(s);
 		held[*n] = relocate_take_ready(&s->devs[0], 5);
@@ -129,10 +129,10 @@ static uint64_t run_until_no_more(struct swap *s, uint32_t *held, unsigned int *
 
 static void test_background_work_is_bounded_by_what_is_written(void **state)
 {
-	enum { MANY = 8100 };
+	enum { MANY = 30000, AHEAD = 4096 };
 	struct swap *s = test_swap(MIB(4));
 	static swp_t e[MANY];
-	uint32_t held[300];
+	static uint32_t held[1000];
 	unsigned int n = 0;
 	uint64_t moved;
 
@@ -146,7 +146,7 @@ static void test_background_work_is_bounded_by_what_is_written(void **state)
 	}
 	/* Asked for again and again, while nothing is written. */
 	moved = run_until_no_more(s, held, &n);
-	assert_true(moved >= 1000 && moved < 1024 + 32);
+	assert_true(moved >= AHEAD && moved < AHEAD + 32);
 	assert_int_equal(run_until_no_more(s, held, &n), 0);
 	relocate_note_written(&s->devs[0], 300);
 	moved = run_until_no_more(s, held, &n);
