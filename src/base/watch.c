@@ -70,3 +70,17 @@ void watch_stop(struct watch *w)
 	if (w)
 		atomic_store(&w->running, false);
 }
+
+void watch_rest(struct watch *w)
+{
+	watch_stop(w);
+}
+
+void watch_go_on(struct watch *w)
+{
+	if (!w)
+		return;
+	/* First: it must not be taken for one that has stood still all the time. */
+	atomic_fetch_add_explicit(&w->rounds, 1, memory_order_relaxed);
+	atomic_store(&w->running, true);
+}

@@ -31,6 +31,9 @@ struct watch *watch_table(void);
 struct watch *watch_start(const char *name);
 void watch_beat(struct watch *w);
 void watch_stop(struct watch *w);
+/* It waits for something to do, for any time; and does it. */
+void watch_rest(struct watch *w);
+void watch_go_on(struct watch *w);
 
 /* For tests: the loop of this name stops a second after its start, and so hangs. */
 extern const char *watch_stall;

@@ -36,8 +36,10 @@ void space_drop_word(struct space *s, struct leaf *l, unsigned int idx)
 
 	table_set(&s->table, l, idx, 0);
 	/* An ISOLATED word has no reference of its own: the batch has the creator's. */
-	if ((st == PW_OUT || st == PW_RESIDENT) && pw_entry(w))
+	if (st == PW_OUT)
 		swap_put(s->mm->swap, pw_entry(w), 1);
+	else if (st == PW_RESIDENT && pw_entry(w))
+		swap_put_kept(s->mm->swap, pw_entry(w), 1);
 }
 
 int space_find_item(struct space *s, uint64_t va, swp_t entry)
@@ -348,8 +350,11 @@ static void copy_one(struct space *child, pw_t w, uint64_t va)
 			log_error("out of table memory in fork: a page of the child is lost");
 		return;
 	}
-	if ((pw_state(w) == PW_OUT || pw_state(w) == PW_RESIDENT) && pw_entry(w))
+	if (pw_state(w) == PW_OUT)
 		swap_get(child->mm->swap, pw_entry(w), 1);
+	else if (pw_state(w) == PW_RESIDENT && pw_entry(w) &&
+		 !swap_get_kept(child->mm->swap, pw_entry(w), 1))
+		w = pw_make(PW_RESIDENT, 0, 0, pw_gen(w));
 	table_set(&child->table, l, leaf_index(va), w);
 }
 

@@ -79,9 +79,13 @@ static int isolate(struct space *s, struct leaf *l, unsigned int idx, uint64_t v
 	for (unsigned int i = 0; i < it->nr; i++) {
 		pw_t w = l->w[idx + i];
 
-		/* With kept, the words' references pass to the item. */
+		/*
+		 * With kept, the words' references pass to the item, and stay kept ones: swap may
+		 * give the older copy up meanwhile. Then sealing does not find it, and the
+		 * content is stored anew.
+		 */
 		if (!it->kept && pw_entry(w))
-			swap_put(s->mm->swap, pw_entry(w), 1);
+			swap_put_kept(s->mm->swap, pw_entry(w), 1);
 		table_set(&s->table, l, idx + i, pw_make(PW_ISOLATED, e, i, 0));
 	}
 	s->nr_items++;
@@ -255,7 +259,7 @@ static void finish_item(struct space *s, unsigned int i, unsigned int moved, swp
 	if (it->kept) {
 		if (out == it->kept)
 			vmstat_add(VMSTAT_swpout_unchanged, moved);
-		swap_put(s->mm->swap, it->kept, it->nr);
+		swap_put_kept(s->mm->swap, it->kept, it->nr);
 	}
 }
 

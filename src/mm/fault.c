@@ -100,15 +100,15 @@ static bool fill_in_flight(struct space *s, swp_t e, uint64_t va, unsigned int s
 /* ---- bringing a folio back ---- */
 
 /*
- * Sets the word of a page that a fill made resident. keep: the older copy stays referenced, so
+ * Sets the word of a page that a fill made resident. kept: its reference has become a kept one, so
  * that an unchanged eviction costs nothing. lock held.
  */
-static void set_resident_as(struct space *s, struct leaf *l, unsigned int idx, bool keep,
+static void set_resident_as(struct space *s, struct leaf *l, unsigned int idx, bool kept,
 			    uint8_t gen)
 {
 	pw_t w = l->w[idx];
 
-	if (keep) {
+	if (kept) {
 		table_set(&s->table, l, idx, pw_make(PW_RESIDENT, pw_entry(w), pw_sub(w), gen));
 		return;
 	}
@@ -116,9 +116,9 @@ static void set_resident_as(struct space *s, struct leaf *l, unsigned int idx, b
 	table_set(&s->table, l, idx, pw_make(PW_RESIDENT, 0, 0, gen));
 }
 
-static void set_resident(struct space *s, struct leaf *l, unsigned int idx, bool keep)
+static void set_resident(struct space *s, struct leaf *l, unsigned int idx)
 {
-	set_resident_as(s, l, idx, keep, mm_gen(s->mm));
+	set_resident_as(s, l, idx, false, mm_gen(s->mm));
 }
 
 static bool is_out(struct space *s, uint64_t va, swp_t e, unsigned int sub)
@@ -159,12 +159,13 @@ static unsigned int skip_guarded(struct space *s, uint64_t va, unsigned int nr)
  * EAGAIN and nothing is changed.
  */
 static int64_t fill_run(struct space *s, struct fill *f, uint64_t va, unsigned int sub,
-			unsigned int nr, bool keep)
+			unsigned int nr)
 {
 	/* What nobody asked for, and what follows nothing, is the first to leave again. */
 	uint8_t gen = (uint8_t)(mm_gen(s->mm) - (f->alone && va != f->va));
 	const char *src = (const char *)f->buf + ((size_t)sub << PAGE_SHIFT);
 	unsigned int done = 0;
+	bool kept;
 
 	while (done < nr) {
 		uint64_t a = va + ((uint64_t)done << PAGE_SHIFT);
@@ -180,8 +181,9 @@ static int64_t fill_run(struct space *s, struct fill *f, uint64_t va, unsigned i
 		}
 		if (n <= 0)
 			return done ? (int64_t)done : n;
+		kept = swap_keep(s->mm->swap, f->load.entry, (uint32_t)n);
 		for (int64_t i = 0; i < n; i++, a += PAGE_SIZE)
-			set_resident_as(s, table_leaf(&s->table, a, false), leaf_index(a), keep,
+			set_resident_as(s, table_leaf(&s->table, a, false), leaf_index(a), kept,
 					gen);
 		done += (unsigned int)n;
 	}
@@ -194,11 +196,10 @@ static int64_t fill_folio(struct space *s, struct fill *f)
 	swp_t e = f->load.entry;
 	uint64_t base = f->va - ((uint64_t)f->sub << PAGE_SHIFT);
 	unsigned int nr = 1u << f->order, first, last;
-	bool keep = swap_keep_copy(s->mm->swap, e);
 	int64_t n;
 
 	/* The faulting page first: its thread waits. It is missing, so it bears no marker. */
-	n = fill_run(s, f, f->va, f->sub, 1, keep);
+	n = fill_run(s, f, f->va, f->sub, 1);
 	if (n <= 0)
 		return n;
 	for (first = f->sub; first > 0; first--)
@@ -215,7 +216,7 @@ static int64_t fill_folio(struct space *s, struct fill *f)
 			continue;
 		good = skip_guarded(s, base + ((uint64_t)a << PAGE_SHIFT), b - a);
 		if (good)
-			got = fill_run(s, f, base + ((uint64_t)a << PAGE_SHIFT), a, good, keep);
+			got = fill_run(s, f, base + ((uint64_t)a << PAGE_SHIFT), a, good);
 		if (got > 0)
 			n += got;
 	}
@@ -381,7 +382,7 @@ static enum fault_result first_touch(struct space *s, uint64_t va, bool write, u
 	if (r >= 0) {
 		nr = write ? (unsigned int)r : 1;
 		for (unsigned int i = 0; i < nr; i++)
-			set_resident(s, l, leaf_index(va) + i, false);
+			set_resident(s, l, leaf_index(va) + i);
 		locality_touched(&s->locality, va, nr);
 		vmstat_add(VMSTAT_pgzerofill, nr);
 		*filled = nr;
@@ -400,7 +401,7 @@ static enum fault_result refill_resident(struct space *s, uint64_t va)
 	int64_t r = s->ops->copy(s, va, zero_pages, 1);
 
 	if (r > 0)
-		set_resident(s, l, leaf_index(va), false);
+		set_resident(s, l, leaf_index(va));
 	return after_copy(s, va, r);
 }
 
@@ -428,7 +429,7 @@ static enum fault_result fault_isolated(struct space *s, uint64_t va, pw_t w, bo
 		s->ops->cancel(s, (unsigned int)i);
 		r = s->ops->copy(s, va, zero_pages, 1);
 		if (r >= 0 || r == -EEXIST)
-			set_resident(s, l, leaf_index(va), false);
+			set_resident(s, l, leaf_index(va));
 		return after_copy(s, va, r);
 	}
 	rd.mode = s->item[i].mode;
@@ -439,7 +440,7 @@ static enum fault_result fault_isolated(struct space *s, uint64_t va, pw_t w, bo
 	r = s->ops->copy(s, va, page, 1);
 	if (r >= 0) {
 		/* The entry being filled loses this word: the batch holds its own reference. */
-		set_resident(s, l, leaf_index(va), false);
+		set_resident(s, l, leaf_index(va));
 		vmstat_add(VMSTAT_pgactivate, 1);
 	}
 	return after_copy(s, va, r);

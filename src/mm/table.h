@@ -23,7 +23,7 @@
  * State of one page (docs/fault-states.md):
  *   NONE      not known to us: never seen, or given up by the program
  *   RESIDENT  in the program's page table, put there by us or seen at registration; if entry is
- *             set, that entry holds an older copy with our reference on it
+ *             set, that entry holds an older copy, or held it, with a kept reference of ours
  *   ISOLATED  chosen for eviction; a MOVE is posted or done, entry is the folio being filled
  *   OUT       not in the page table; the content is page `sub` of entry
  *   POISONED  the content was lost; who touches the page gets SIGBUS

@@ -55,7 +55,10 @@ static unsigned int cost_of(const struct cluster *cl, unsigned int at, unsigned 
 		owners += cl->owner[i] != last;
 		last = cl->owner[i];
 	}
-	return owners > max_owners ? UINT32_MAX : used + OWNER_COST * owners;
+	/* One that fills it would need such a run itself. */
+	if (owners > max_owners || (owners == 1 && used == n))
+		return UINT32_MAX;
+	return used + OWNER_COST * owners;
 }
 
 static void choose_in(struct clusters *c, uint32_t number, unsigned int n, unsigned int max_owners,

@@ -111,27 +111,45 @@ swp_t dedup_find_or_insert(struct dedup *d, swp_t e)
 	return e;
 }
 
-void dedup_remove(struct dedup *d, swp_t e)
+/* lock held. */
+static void unlink_entry(struct dedup *d, swp_t e)
 {
 	struct entry *p = entry_of(d->table, e);
-	uint32_t b;
 	swp_t prev = 0, f;
+	uint32_t b;
+
+	if (!entry_is_indexed(p))
+		return;
+	b = bucket_of(d, p);
+	for (f = d->buckets[b]; f && f != e; f = next_of(d, f))
+		prev = f;
+	if (!f)
+		swap_bug("entry %u is not in its bucket", e);
+	if (prev)
+		set_next(d, prev, next_of(d, e));
+	else
+		d->buckets[b] = next_of(d, e);
+	p->chain = 0;
+	d->nr_entries--;
+}
+
+void dedup_remove(struct dedup *d, swp_t e)
+{
+	us_mutex_lock(&d->lock);
+	unlink_entry(d, e);
+	us_mutex_unlock(&d->lock);
+}
+
+bool dedup_remove_if(struct dedup *d, swp_t e, uint32_t refs)
+{
+	bool exact;
 
 	us_mutex_lock(&d->lock);
-	if (entry_is_indexed(p)) {
-		b = bucket_of(d, p);
-		for (f = d->buckets[b]; f && f != e; f = next_of(d, f))
-			prev = f;
-		if (!f)
-			swap_bug("entry %u is not in its bucket", e);
-		if (prev)
-			set_next(d, prev, next_of(d, e));
-		else
-			d->buckets[b] = next_of(d, e);
-		p->chain = 0;
-		d->nr_entries--;
-	}
+	exact = atomic_load_explicit(&entry_of(d->table, e)->refs, memory_order_acquire) == refs;
+	if (exact)
+		unlink_entry(d, e);
 	us_mutex_unlock(&d->lock);
+	return exact;
 }
 
 void dedup_check(struct dedup *d)

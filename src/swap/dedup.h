@@ -37,6 +37,11 @@ uint64_t dedup_bytes(struct dedup *d);
 swp_t dedup_find_or_insert(struct dedup *d, swp_t e);
 /* Harmless if e is not in the index. */
 void dedup_remove(struct dedup *d, swp_t e);
+/*
+ * The same, but only if e has exactly so many references; false: it has others, nothing is changed.
+ * Finders take theirs under the lock of the index: once it is out, none comes from here any more.
+ */
+bool dedup_remove_if(struct dedup *d, swp_t e, uint32_t refs);
 void dedup_check(struct dedup *d);
 
 #endif

@@ -79,7 +79,7 @@ swp_t entry_alloc(struct entry_table *t, enum entry_kind kind, unsigned int orde
 	p->kind = kind & 7u;
 	p->order = (uint8_t)order;
 	p->dev = 0;
-	p->kept = 0;
+	atomic_store_explicit(&p->kept, 0, memory_order_relaxed);
 	p->hash = (struct hash128){0, 0};
 	atomic_fetch_add_explicit(&t->nr_live, 1, memory_order_relaxed);
 	atomic_store_explicit(&p->refs, 1, memory_order_release);

@@ -9,7 +9,7 @@
  *   kind, dev, slot  written under the shard lock, or by the only holder of a reference. While an
  *                    entry is on a device a mover may change dev and slot (move.c): who reads from
  *                    there passes the device's gate
- *   kept             under the shard lock
+ *   kept             written under the shard lock; read without it as a hint
  *   hash             written before the entry goes into the index, constant afterwards
  *   chain            under the lock of the index (RANK_DEDUP); of pieces: constant once stored
  *
@@ -33,6 +33,7 @@ enum entry_kind {
 	ENTRY_DEVICE,  /* dev, slot */
 	ENTRY_SPLIT,   /* slot: first of the pieces that hold it */
 	ENTRY_LOST,
+	ENTRY_GONE,    /* given up on purpose: see kept.c */
 	NR_ENTRY_KINDS
 };
 
@@ -43,7 +44,7 @@ struct entry {
 	uint8_t kind : 3;
 	uint8_t dev : 5;
 	uint8_t order;
-	uint16_t kept; /* of the references: those of resident pages whose older copy this is */
+	_Atomic uint16_t kept; /* of the references: resident pages whose older copy this is */
 	union {
 		struct hash128 hash;
 		uint64_t fill_value; /* ENTRY_FILLED: no hash is needed then */

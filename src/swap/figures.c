@@ -6,11 +6,13 @@
 #include <string.h>
 
 #include "swap/internal.h"
+#include "swap/relocate.h"
+#include "swap/worker.h"
 
 static const char *const kind_names[NR_ENTRY_KINDS] = {
 	[ENTRY_FREE] = "FREE",	   [ENTRY_FILLING] = "FILLING", [ENTRY_CACHED] = "CACHED",
 	[ENTRY_FILLED] = "FILLED", [ENTRY_DEVICE] = "DEVICE",	[ENTRY_SPLIT] = "SPLIT",
-	[ENTRY_LOST] = "LOST",
+	[ENTRY_LOST] = "LOST",	   [ENTRY_GONE] = "GONE",
 };
 
 void swap_usage(struct swap *s, struct swap_usage *u)
@@ -22,7 +24,9 @@ void swap_usage(struct swap *s, struct swap_usage *u)
 	u->swapped_pages = atomic_load_explicit(&s->swapped_pages, memory_order_relaxed);
 	u->metadata_bytes = align_up(sizeof(*s), PAGE_SIZE) + entry_table_bytes(&s->table) +
 			    dedup_bytes(&s->dedup) + cache_metadata_bytes(&s->cache) +
-			    write_set_bytes(&s->writeout.set);
+			    write_set_bytes(&s->writeout.set) +
+			    mover_bytes(&s->relocate_now->mover) +
+			    mover_bytes(&s->relocate_back->mover);
 	for (uint32_t i = 0; i < atomic_load(&s->nr_devs); i++) {
 		struct dev *d = s->devs[i].dev;
 
@@ -45,6 +49,7 @@ uint64_t swap_free_pages(struct swap *s)
 		if (!swap_dev_usable(sd))
 			continue;
 		clusters_usage(&sd->clusters, &used, &peak, &usable);
+		used -= MIN(used, relocate_ready_slots(sd));
 		usable = MAX(swap_dev_max_slots(sd), 1u) - 1;
 		n += usable > used ? usable - used : 0;
 	}
@@ -59,6 +64,8 @@ bool swap_order_ok(struct swap *s, unsigned int order)
 		if (!swap_dev_usable(sd))
 			continue;
 		if (clusters_order_ok(&sd->clusters, order))
+			return true;
+		if (relocate_likely(sd, order))
 			return true;
 		if (swap_dev_max_slots(sd) - atomic_load(&sd->dev->nr_slots) >= 2u << order)
 			return true;
@@ -77,6 +84,7 @@ void swap_dev_info(struct swap *s, unsigned int i, struct swap_dev_info *info)
 	uint32_t used, peak, usable;
 
 	clusters_usage(&sd->clusters, &used, &peak, &usable);
+	used -= MIN(used, relocate_ready_slots(sd));
 	*info = (struct swap_dev_info){
 		.name = sd->dev->name,
 		.type = sd->dev->ops->type,
@@ -127,6 +135,9 @@ static void tally_entry(struct swap *s, swp_t e, struct tally *t)
 			swap_bug("entry %u of kind %u has no references", e, p->kind);
 		return;
 	}
+	if (atomic_load(&p->kept) > atomic_load(&p->refs))
+		swap_bug("entry %u: %u of %u references are kept", e, atomic_load(&p->kept),
+			 atomic_load(&p->refs));
 	t->live++;
 	t->indexed += entry_is_indexed(p);
 	switch (p->kind) {
@@ -156,6 +167,11 @@ static void tally_entry(struct swap *s, swp_t e, struct tally *t)
 		break;
 	case ENTRY_LOST:
 		break;
+	case ENTRY_GONE:
+		if (atomic_load(&p->kept) != atomic_load(&p->refs) || entry_is_indexed(p))
+			swap_bug("entry %u: content is gone, %u references, %u kept", e,
+				 atomic_load(&p->refs), atomic_load(&p->kept));
+		break;
 	default:
 		swap_bug("entry %u has kind %u", e, p->kind);
 	}
@@ -166,6 +182,7 @@ void swap_check(struct swap *s)
 	struct tally t = {0};
 	uint32_t end;
 
+	worker_settle(s);
 	wait_for_loads(s);
 	end = atomic_load(&s->table.next_unused);
 	for (swp_t e = 1; e < end; e++)
@@ -189,7 +206,7 @@ void swap_check(struct swap *s)
 
 		clusters_check(&s->devs[i].clusters);
 		clusters_usage(&s->devs[i].clusters, &used, &peak, &usable);
-		if (used != t.dev_pages[i])
+		if (used != t.dev_pages[i] + relocate_ready_slots(&s->devs[i]))
 			swap_bug("%s: %u slots used, entries have %llu", s->devs[i].dev->name,
 				 used, (unsigned long long)t.dev_pages[i]);
 	}

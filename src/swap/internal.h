@@ -3,12 +3,15 @@
  * What the files of this folder share.
  *
  * Locks, outermost first (each row is taken with no lock of a later row held):
- *   mover.lock      RANK_CACHE - 3   a mover's batch; held while its reads and writes are in flight
- *   writeout.lock   RANK_CACHE - 2   one writeout at a time; held while its writes are in flight,
+ *   mover.lock      RANK_CACHE - 4   a mover's batch; held while its reads and writes are in flight
+ *   writeout.lock   RANK_CACHE - 3   one writeout at a time; held while its writes are in flight,
  *                                    so nothing that a fault waits for takes it
+ *   relocator       RANK_CACHE - 2   making room by moving: by the writeout, or by the worker
  *   devs_lock       RANK_CACHE - 1   the array of devices by priority
  *   cache.lock      RANK_CACHE       buffers and queue
  *   entry shard     RANK_ENTRY       kind, dev, slot of an entry; pins of its buffer
+ *   relocate_dev    RANK_ENTRY       runs of a device that are ready
+ *   worker.lock     RANK_ENTRY       what the worker waits for
  *   dedup.lock      RANK_DEDUP       index
  *   (clusters)      RANK_CL_CPU on   slots of a device, see cluster_internal.h
  *
@@ -20,6 +23,7 @@
 #define USWAP_SWAP_INTERNAL_H
 
 #include "base/lock.h"
+#include "base/thread.h"
 #include "swap/cache.h"
 #include "swap/cluster.h"
 #include "swap/dedup.h"
@@ -28,7 +32,7 @@
 #include "swap/swap.h"
 
 #define MAX_DEVS 32
-#define WRITE_FOLIOS 128
+#define WRITE_FOLIOS 128u
 #define WRITE_PIECES 64 /* of a folio that is split */
 #define JOIN_PAGES 32	/* single pages that share one io: several ios stay in flight */
 #define WRITE_PAGES 1024u /* 4 MiB */
@@ -37,7 +41,23 @@
 /* A device that reported -ENOSPC is asked again after this, or when slots of it are freed. */
 #define FULL_RETRY_NS (1000 * 1000 * 1000ull)
 
+#define READY_RUNS 256u /* of one order */
+
+/* What relocate.c knows of a device. */
+struct relocate_dev {
+	_Atomic uint64_t again_at[MAX_ORDER + 1]; /* swap_dev.freed from which it may succeed */
+	_Atomic uint32_t asked[MAX_ORDER + 1];	  /* in vain, since the worker last looked */
+	_Atomic int64_t credit;			  /* pages that the worker may still move */
+	uint16_t target[MAX_ORDER + 1];		  /* the worker's */
+	struct us_mutex lock;
+	/* protected by lock */
+	uint32_t ready[MAX_ORDER + 1][READY_RUNS];
+	uint16_t nr_ready[MAX_ORDER + 1];
+	uint32_t ready_slots;
+};
+
 struct swap_dev {
+	struct swap *swap;
 	struct dev *dev;
 	int prio;
 	struct clusters clusters;
@@ -47,6 +67,10 @@ struct swap_dev {
 	atomic_bool read_error_logged, full_logged;
 	atomic_bool grown_out; /* the last attempt to grow gave nothing */
 	struct gate gate;      /* loads of DEVICE entries that are here */
+	_Atomic uint64_t freed; /* slots, ever; those of folios that were relocated do not count */
+	_Atomic uint64_t reclaimed_ns; /* when that was asked for last */
+	atomic_bool reclaim_wanted; /* the worker is to let go of cached slots */
+	struct relocate_dev relocate;
 };
 
 enum write_state {
@@ -79,6 +103,7 @@ struct write_io {
 	bool last;   /* with DEV_IO_LAST */
 	bool no_run; /* some device had no run of that order */
 	bool moving; /* from another place on a device: counted there, not as swapped out */
+	bool piece;  /* of a folio that is split: counted as the kernel does, as single pages */
 };
 
 /* What a batch of writes needs. One thread at a time uses it, under the lock of its owner. */
@@ -91,6 +116,8 @@ struct write_set {
 	struct us_cond done;
 	_Atomic uint32_t pending;
 };
+
+struct watch;
 
 struct writeout {
 	struct us_mutex lock;
@@ -105,6 +132,18 @@ struct turn {
 	uint32_t first; /* within the group: who is tried first */
 	uint32_t used_pages;
 };
+
+struct swap_worker {
+	struct us_thread thread;
+	struct watch *watch;
+	atomic_bool wanted, stop;
+	struct us_mutex lock;
+	/* protected by lock */
+	struct us_cond wake, settled;
+	bool idle;
+};
+
+struct relocator;
 
 struct swap {
 	struct swap_config cfg;
@@ -124,6 +163,8 @@ struct swap {
 
 	struct writeout writeout;
 	struct gate split_gate; /* loads of SPLIT entries */
+	struct swap_worker worker;
+	struct relocator *relocate_now, *relocate_back; /* the writeout's, the worker's */
 };
 
 /* ---- swap.c ---- */
@@ -141,7 +182,27 @@ void wait_for_loads(struct swap *s);
 /* 0, -EIO or -EBADMSG for the part of l that l->io has read, whose hash is expected. */
 int load_check(struct swap *s, struct swap_load *l, struct hash128 expected);
 
+/* The content of a DEVICE or SPLIT entry, which nothing names any more. */
+void free_place(struct swap *s, enum entry_kind kind, unsigned int dev, uint32_t slot,
+		unsigned int order);
+
+/* ---- kept.c ---- */
+
+/* Are all references kept ones? A hint, of any number that was an entry once; takes no lock. */
+bool entry_maybe_cached(struct swap *s, swp_t e);
+/*
+ * swap_reclaim_kept() of an entry that may be free or another one by now: only if it holds that
+ * slot of that device (0: any place).
+ */
+bool entry_reclaim_kept(struct swap *s, swp_t e, uint32_t own, unsigned int dev, uint32_t slot);
+
 /* ---- split.c ---- */
+
+/* A piece's slot may change while it is read (relocate.c); the gate keeps the old one valid. */
+static inline uint32_t piece_slot(const struct entry *p)
+{
+	return __atomic_load_n(&p->slot, __ATOMIC_ACQUIRE);
+}
 
 /*
  * Stores a folio in pieces of smaller orders, wherever these fit. Returns the first piece, or 0
@@ -165,6 +226,8 @@ unsigned int swap_dev_walk(struct swap *s, uint8_t *walk);
 void swap_dev_charge(struct swap *s, unsigned int dev, uint32_t nr_pages);
 /* Slots for 2^order pages; grows the device if it can. Blocks on the disk then. 0: none. */
 uint32_t swap_dev_alloc(struct swap_dev *sd, unsigned int order);
+/* The same for a whole folio that is swapped out: by moving others, if need be (relocate.h). */
+uint32_t swap_dev_alloc_folio(struct swap_dev *sd, unsigned int order);
 /* Slots that the device may have in all, slot 0 included, as far as known. */
 uint32_t swap_dev_max_slots(struct swap_dev *sd);
 /* What a write that failed says about the device. */
@@ -182,6 +245,8 @@ void write_set_deinit(struct write_set *set);
  */
 void write_ios(struct swap *s, struct write_set *set, struct write_io *ios, unsigned int n);
 uint64_t write_set_bytes(struct write_set *set);
+/* Gives that memory back; no write of it is in flight. */
+void write_set_trim(struct write_set *set);
 void count_written(struct swap *s, const struct write_io *wio);
 
 #endif

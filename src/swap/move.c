@@ -15,6 +15,17 @@
  *     what it wrote.
  *   - The last reference dropped meanwhile is ours: then mover_move() frees the new place itself.
  *   - A copy is on the new device before the entry says so; if writing fails the entry is as before.
+ *
+ * With a window (relocation) two things differ:
+ *   - A device that can copy slots does so, without our reading them. Nobody may free the source
+ *     meanwhile, so we pass its gate as a load does: from the look under the entry's lock until the
+ *     copy is done.
+ *   - Of a SPLIT folio a piece moves alone: it keeps its number, and its slot changes in one store.
+ *     A load of the folio sees the old or the new slot; either is good until split_gate is drained.
+ *     The change happens under the folio's lock, if the folio still has the same pieces and this
+ *     one the same slot. That the piece is the same one, with the same content, follows from the
+ *     window: none of its slots is given to anybody while it is open, so no other piece can have
+ *     come to lie there.
  */
 #include "swap/move.h"
 
@@ -24,10 +35,11 @@
 #include "base/mem.h"
 #include "trace/vmstat.h"
 
-LOCK_CLASS(mover_class, "swap_mover", RANK_CACHE - 3);
+LOCK_CLASS(mover_class, "swap_mover", RANK_CACHE - 4);
+LOCK_CLASS(inner_class, "swap_relocate", RANK_CACHE - 2);
 LOCK_CLASS(mover_done_class, "swap_mover_done", RANK_ENTRY);
 
-int mover_init(struct mover *m, struct swap *s)
+static int init(struct mover *m, struct swap *s, struct lock_class *class)
 {
 	int r;
 
@@ -40,11 +52,21 @@ int mover_init(struct mover *m, struct swap *s)
 		mem_release(m->buf, WRITE_PAGES * PAGE_SIZE);
 		return r;
 	}
-	us_mutex_init(&m->lock, &mover_class);
+	us_mutex_init(&m->lock, class);
 	us_mutex_init(&m->done_lock, &mover_done_class);
 	us_cond_init(&m->done);
 	m->swap = s;
 	return 0;
+}
+
+int mover_init(struct mover *m, struct swap *s)
+{
+	return init(m, s, &mover_class);
+}
+
+int mover_init_inner(struct mover *m, struct swap *s)
+{
+	return init(m, s, &inner_class);
 }
 
 void mover_deinit(struct mover *m)
@@ -59,7 +81,27 @@ void mover_deinit(struct mover *m)
 	m->swap = NULL;
 }
 
-/* ---- reading ---- */
+uint64_t mover_bytes(struct mover *m)
+{
+	return (uint64_t)atomic_load_explicit(&m->peak_pages, memory_order_relaxed) * PAGE_SIZE +
+	       write_set_bytes(&m->set);
+}
+
+void mover_trim(struct mover *m)
+{
+	us_mutex_lock(&m->lock);
+	mem_discard(m->buf, (size_t)atomic_load(&m->peak_pages) * PAGE_SIZE);
+	atomic_store(&m->peak_pages, 0);
+	write_set_trim(&m->set);
+	us_mutex_unlock(&m->lock);
+}
+
+/* ---- what there is to move ---- */
+
+static bool in_window(const struct move_request *req, uint32_t slot, unsigned int order)
+{
+	return slot < req->window_slot + req->window_nr && req->window_slot < slot + (1u << order);
+}
 
 /* split_gate is held, so the pieces are there even if somebody moves the folio meanwhile. */
 static bool has_piece_on(struct swap *s, swp_t first, unsigned int dev)
@@ -71,7 +113,7 @@ static bool has_piece_on(struct swap *s, swp_t first, unsigned int dev)
 }
 
 /* Where e is. False: it has nothing on the device. */
-static bool look(struct swap *s, struct move_item *it, unsigned int from)
+static bool look_whole(struct swap *s, struct move_item *it, unsigned int from)
 {
 	struct entry *p = entry_of(&s->table, it->entry);
 	unsigned int phase = 0;
@@ -85,8 +127,6 @@ static bool look(struct swap *s, struct move_item *it, unsigned int from)
 	if (it->kind == ENTRY_SPLIT)
 		phase = gate_enter(&s->split_gate);
 	entry_unlock(&s->table, it->entry);
-	it->new_kind = ENTRY_FREE;
-	it->freeing = false;
 	if (it->kind == ENTRY_SPLIT) {
 		there = has_piece_on(s, it->slot, from);
 		gate_leave(&s->split_gate, phase);
@@ -95,38 +135,156 @@ static bool look(struct swap *s, struct move_item *it, unsigned int from)
 	return it->kind == ENTRY_DEVICE && it->dev == from;
 }
 
-static void load_done(struct swap_load *l)
+/* The lock of the folio's shard is held, so its pieces stay. Returns items added. */
+static unsigned int look_pieces(struct mover *m, const struct move_request *req, unsigned int at,
+				bool *too_many)
 {
-	struct mover *m = container_of(l, struct move_item, load)->m;
+	struct swap *s = m->swap;
+	swp_t e = m->items[at].entry, first = entry_of(&s->table, e)->slot;
+	unsigned int n = 0;
 
+	for (swp_t k = first; k; k = entry_of(&s->table, k)->chain) {
+		const struct entry *q = entry_of(&s->table, k);
+		struct move_item *it = &m->items[at + n];
+
+		if (q->dev != req->from || !in_window(req, piece_slot(q), q->order))
+			continue;
+		*too_many = at + n == MOVE_FOLIOS;
+		if (*too_many)
+			break;
+		*it = (struct move_item){.m = m, .entry = e, .order = q->order,
+					 .kind = ENTRY_SPLIT, .dev = q->dev,
+					 .slot = piece_slot(q), .piece = k, .first = first,
+					 .gate = &s->split_gate};
+		it->phase = gate_enter(it->gate);
+		n++;
+	}
+	return n;
+}
+
+/* What e has in the window: none, one, or for a folio in pieces several items. */
+static unsigned int look_window(struct mover *m, const struct move_request *req, unsigned int at,
+				bool *too_many)
+{
+	struct move_item *it = &m->items[at];
+	struct swap *s = m->swap;
+	struct entry *p = entry_of(&s->table, it->entry);
+	unsigned int n = 0;
+
+	entry_lock(&s->table, it->entry);
+	if (p->kind == ENTRY_SPLIT) {
+		n = look_pieces(m, req, at, too_many);
+	} else if (p->kind == ENTRY_DEVICE && p->dev == req->from &&
+		   in_window(req, p->slot, p->order)) {
+		it->kind = ENTRY_DEVICE;
+		it->dev = p->dev;
+		it->slot = p->slot;
+		it->order = p->order;
+		it->gate = &s->devs[p->dev].gate;
+		it->phase = gate_enter(it->gate);
+		n = 1;
+	}
+	entry_unlock(&s->table, it->entry);
+	return n;
+}
+
+static unsigned int look(struct mover *m, const struct move_request *req, unsigned int at, swp_t e,
+			 bool *too_many)
+{
+	m->items[at] = (struct move_item){.m = m, .entry = e};
+	if (req->window_nr)
+		return look_window(m, req, at, too_many);
+	return look_whole(m->swap, &m->items[at], req->from);
+}
+
+static void leave_gate(struct move_item *it)
+{
+	if (it->gate)
+		gate_leave(it->gate, it->phase);
+	it->gate = NULL;
+}
+
+/* ---- reading ---- */
+
+static void one_done(struct mover *m)
+{
 	us_mutex_lock(&m->done_lock);
 	if (--m->pending == 0)
 		us_cond_signal(&m->done);
 	us_mutex_unlock(&m->done_lock);
 }
 
+static void load_done(struct swap_load *l)
+{
+	struct move_item *it = container_of(l, struct move_item, load);
+
+	it->result = l->result;
+	one_done(it->m);
+}
+
+static void piece_read(struct dev_io *io)
+{
+	struct move_item *it = container_of(io, struct move_item, load.io);
+	struct swap *s = it->m->swap;
+
+	it->result = load_check(s, &it->load, entry_of(&s->table, it->piece)->hash);
+	one_done(it->m);
+}
+
+static void start_read(struct move_item *it)
+{
+	struct swap *s = it->m->swap;
+
+	if (!it->piece) {
+		swap_load(s, &it->load);
+		return;
+	}
+	it->load.swap = s;
+	it->load.io = (struct dev_io){.op = DEV_READ,
+				      .slot = it->slot,
+				      .nr_pages = 1u << it->order,
+				      .buf = it->load.buf,
+				      .done = piece_read,
+				      .priv = &s->devs[it->dev]};
+	dev_submit(s->devs[it->dev].dev, &it->load.io);
+}
+
 static void load_all(struct mover *m, unsigned int n)
 {
 	char *buf = m->buf;
+	uint32_t pages = 0;
 
 	us_mutex_lock(&m->done_lock);
 	m->pending = n;
 	us_mutex_unlock(&m->done_lock);
+	for (unsigned int i = 0; i < n; i++)
+		pages += 1u << m->items[i].order;
+	if (pages > atomic_load_explicit(&m->peak_pages, memory_order_relaxed))
+		atomic_store_explicit(&m->peak_pages, pages, memory_order_relaxed);
 	for (unsigned int i = 0; i < n; i++) {
 		struct move_item *it = &m->items[i];
 
 		it->load = (struct swap_load){.entry = it->entry, .buf = buf, .done = load_done,
 					      .moving = true};
 		buf += PAGE_SIZE << it->order;
-		swap_load(m->swap, &it->load);
+		start_read(it);
 	}
 	us_mutex_lock(&m->done_lock);
 	while (m->pending)
 		us_cond_wait(&m->done, &m->done_lock);
 	us_mutex_unlock(&m->done_lock);
+	for (unsigned int i = 0; i < n; i++)
+		leave_gate(&m->items[i]);
 }
 
 /* ---- writing ---- */
+
+static void placed(struct move_item *it, unsigned int dev, uint32_t slot)
+{
+	it->new_kind = ENTRY_DEVICE;
+	it->new_dev = dev;
+	it->new_slot = slot;
+}
 
 static void write_all(struct mover *m, const struct move_request *req, unsigned int n)
 {
@@ -138,7 +296,7 @@ static void write_all(struct mover *m, const struct move_request *req, unsigned 
 	for (unsigned int i = 0; i < n; i++) {
 		struct move_item *it = &m->items[i];
 
-		if (it->load.result)
+		if (it->result)
 			continue;
 		m->ios[nr++] = (struct write_io){.swap = s,
 						 .entry = i, /* of m->items */
@@ -155,9 +313,7 @@ static void write_all(struct mover *m, const struct move_request *req, unsigned 
 		struct move_item *it = &m->items[wio->entry];
 
 		if (wio->state == WRITE_STORED) {
-			it->new_kind = ENTRY_DEVICE;
-			it->new_dev = wio->dev;
-			it->new_slot = wio->slot;
+			placed(it, wio->dev, wio->slot);
 		} else if (req->pieces && wio->order && wio->no_run) {
 			it->new_slot = split_write(s, &m->set, wio);
 			if (it->new_slot)
@@ -166,15 +322,42 @@ static void write_all(struct mover *m, const struct move_request *req, unsigned 
 	}
 }
 
+/* The device copies by itself. */
+static void copy_all(struct mover *m, unsigned int dev, unsigned int n)
+{
+	struct swap_dev *sd = &m->swap->devs[dev];
+
+	for (unsigned int i = 0; i < n; i++) {
+		struct move_item *it = &m->items[i];
+		uint32_t to = swap_dev_alloc(sd, it->order);
+		int r = to ? sd->dev->ops->copy_slots(sd->dev, it->slot, to, 1u << it->order)
+			   : -ENOSPC;
+
+		leave_gate(it);
+		if (!r) {
+			placed(it, dev, to);
+			continue;
+		}
+		if (to)
+			clusters_free(&sd->clusters, to, it->order);
+		/* Damaged: who loads it finds out. */
+		if (r != -ENOSPC && r != -ENOMEM)
+			it->result = r;
+	}
+}
+
 /* ---- changing over ---- */
 
-static void free_place(struct swap *s, enum entry_kind kind, unsigned int dev, uint32_t slot,
-		       unsigned int order)
+/* Under the lock of the entry: is it still what was looked at? */
+static bool is_same(struct swap *s, const struct move_item *it)
 {
-	if (kind == ENTRY_SPLIT)
-		split_free(s, slot);
-	else
-		swap_dev_free_slots(s, dev, slot, order);
+	const struct entry *p = entry_of(&s->table, it->entry);
+
+	if (it->piece)
+		return p->kind == ENTRY_SPLIT && p->slot == it->first &&
+		       piece_slot(entry_of(&s->table, it->piece)) == it->slot;
+	return p->kind == it->kind && p->slot == it->slot &&
+	       (p->kind != ENTRY_DEVICE || p->dev == it->dev);
 }
 
 /* The entry names the new place from here on. False: somebody else moved it first. */
@@ -183,28 +366,32 @@ static bool change_over(struct swap *s, struct move_item *it)
 	struct entry *p = entry_of(&s->table, it->entry);
 	bool same;
 
-	entry_lock(&s->table, it->entry);
-	same = p->kind == it->kind && p->slot == it->slot &&
-	       (p->kind != ENTRY_DEVICE || p->dev == it->dev);
-#ifdef USWAP_MUTANT_MOVE_NO_RECHECK
-	same = true;
-#endif
-	if (same) {
-		p->kind = it->new_kind & 7u;
-		p->dev = it->new_dev & 31u;
-		p->slot = it->new_slot;
-	}
-	entry_unlock(&s->table, it->entry);
-	if (!same) {
-		free_place(s, it->new_kind, it->new_dev, it->new_slot, it->order);
-		return false;
-	}
+	/*
+	 * The owner first: once the entry names the new place another mover may free it again. One
+	 * that finds the entry by this owner too early sees that it is not there.
+	 */
 	if (it->new_kind == ENTRY_SPLIT)
 		split_set_owner(s, it->new_slot, it->entry);
 	else
 		clusters_set_owner(&s->devs[it->new_dev].clusters, it->new_slot, it->order,
 				   it->entry);
-	return true;
+	entry_lock(&s->table, it->entry);
+	same = is_same(s, it);
+#ifdef USWAP_MUTANT_MOVE_NO_RECHECK
+	same = true;
+#endif
+	if (same && it->piece) {
+		__atomic_store_n(&entry_of(&s->table, it->piece)->slot, it->new_slot,
+				 __ATOMIC_RELEASE);
+	} else if (same) {
+		p->kind = it->new_kind & 7u;
+		p->dev = it->new_dev & 31u;
+		p->slot = it->new_slot;
+	}
+	entry_unlock(&s->table, it->entry);
+	if (!same)
+		free_place(s, it->new_kind, it->new_dev, it->new_slot, it->order);
+	return same;
 }
 
 /* What cannot be read is given up: each use of it gets the error, nothing else does. */
@@ -215,8 +402,7 @@ static bool lose(struct swap *s, struct move_item *it)
 
 	dedup_remove(&s->dedup, it->entry);
 	entry_lock(&s->table, it->entry);
-	same = p->kind == it->kind && p->slot == it->slot &&
-	       (p->kind != ENTRY_DEVICE || p->dev == it->dev);
+	same = is_same(s, it);
 	if (same) {
 		p->kind = ENTRY_LOST;
 		p->slot = 0;
@@ -235,9 +421,10 @@ static void settle(struct mover *m, const struct move_request *req, unsigned int
 	for (unsigned int i = 0; i < n; i++) {
 		struct move_item *it = &m->items[i];
 
-		if (it->load.result) {
+		if (it->result) {
 			it->freeing = req->lose_unreadable && lose(s, it);
 			res->unreadable++;
+			res->lost_pages += it->freeing ? 1u << it->order : 0;
 		} else if (it->new_kind == ENTRY_FREE) {
 			res->no_room++;
 		} else if (change_over(s, it)) {
@@ -270,30 +457,41 @@ static void free_old_places(struct mover *m, unsigned int from, unsigned int n)
 		struct move_item *it = &m->items[i];
 
 		if (it->freeing)
-			free_place(s, it->kind, it->dev, it->slot, it->order);
+			free_place(s, it->piece ? ENTRY_DEVICE : it->kind, it->dev, it->slot,
+				   it->order);
 	}
+}
+
+void mover_move_locked(struct mover *m, const struct move_request *req, const swp_t *e,
+		       unsigned int n, struct move_result *res)
+{
+	struct swap *s = m->swap;
+	unsigned int nr = 0, found;
+
+	for (unsigned int i = 0; i < n; i++) {
+		bool too_many = nr == MOVE_FOLIOS;
+
+		found = too_many ? 0 : look(m, req, nr, e[i], &too_many);
+		nr += found;
+		res->gone += !found && !too_many;
+		res->too_many += too_many;
+	}
+	if (req->window_nr && s->devs[req->from].dev->ops->copy_slots) {
+		copy_all(m, req->from, nr);
+	} else {
+		load_all(m, nr);
+		write_all(m, req, nr);
+	}
+	settle(m, req, nr, res);
+	free_old_places(m, req->from, nr);
+	for (unsigned int i = 0; i < n; i++)
+		swap_put(s, e[i], 1);
 }
 
 void mover_move(struct mover *m, const struct move_request *req, const swp_t *e, unsigned int n,
 		struct move_result *res)
 {
-	struct swap *s = m->swap;
-	unsigned int nr = 0;
-
 	us_mutex_lock(&m->lock);
-	for (unsigned int i = 0; i < n; i++) {
-		m->items[nr].entry = e[i];
-		m->items[nr].m = m;
-		if (look(s, &m->items[nr], req->from))
-			nr++;
-		else
-			res->gone++;
-	}
-	load_all(m, nr);
-	write_all(m, req, nr);
-	settle(m, req, nr, res);
-	free_old_places(m, req->from, nr);
+	mover_move_locked(m, req, e, n, res);
 	us_mutex_unlock(&m->lock);
-	for (unsigned int i = 0; i < n; i++)
-		swap_put(s, e[i], 1);
 }

@@ -6,8 +6,9 @@
  *
  * Not its job: which folios, and why (swapoff.c, relocate.c).
  *
- * Locking: mover.lock (RANK_CACHE - 3) for the length of a batch. Called with no lock held, or
- *   with locks of lower rank than it; several movers may run at once, also on the same folio.
+ * Locking: mover.lock (RANK_CACHE - 4; of those that relocate RANK_CACHE - 2) for the length of a
+ *   batch. Called with no lock held, or with locks of lower rank than it; several movers may run at
+ *   once, also on the same folio.
  * Context: blocks on the devices; nothing that a fault waits for may wait for it.
  */
 #ifndef USWAP_SWAP_MOVE_H
@@ -22,8 +23,10 @@ struct move_result {
 	uint64_t moved_pages;
 	uint32_t moved;
 	uint32_t gone;	     /* not there any more: freed, or moved by somebody else */
-	uint32_t unreadable; /* with lose_unreadable: lost now, and counted as swap_io_error */
+	uint32_t unreadable; /* counted as swap_io_error */
+	uint64_t lost_pages; /* of these, with lose_unreadable: given up now */
 	uint32_t no_room;    /* stay where they were */
+	uint32_t too_many;   /* not looked at, at least in part: folios in very many pieces */
 };
 
 struct move_item {
@@ -35,6 +38,12 @@ struct move_item {
 	enum entry_kind kind;
 	unsigned int dev;
 	uint32_t slot;
+	/* Only one piece of a SPLIT folio moves: order and slot are the piece's then. 0: all of it. */
+	swp_t piece;
+	swp_t first; /* of its pieces */
+	struct gate *gate; /* that was entered when it was looked at, or NULL */
+	unsigned int phase;
+	int result; /* of the copy, or of the piece's read */
 	/* where it goes */
 	enum entry_kind new_kind; /* ENTRY_FREE: nowhere yet */
 	unsigned int new_dev;
@@ -53,17 +62,29 @@ struct mover {
 	struct us_mutex done_lock;
 	struct us_cond done;
 	uint32_t pending; /* protected by done_lock */
+	_Atomic uint32_t peak_pages; /* of buf, since mover_trim() */
 };
 
 /* 0 or -ENOMEM. Address space only, until it is used; up to 4.5 MiB then. */
 int mover_init(struct mover *m, struct swap *s) __must_check;
+/* The same for relocate.c, which moves while a writeout waits. */
+int mover_init_inner(struct mover *m, struct swap *s) __must_check;
 void mover_deinit(struct mover *m);
+/* Memory that it holds; and gives it back. Trim: by who alone uses it. */
+uint64_t mover_bytes(struct mover *m);
+void mover_trim(struct mover *m);
 
 struct move_request {
 	unsigned int from;    /* folios that have nothing on this device are left alone */
 	unsigned int to;      /* a device, perhaps the same one, or MOVE_ANYWHERE */
 	bool lose_unreadable; /* else what cannot be read stays as it is */
 	bool pieces;	      /* a folio that finds no run may be stored in pieces */
+	/*
+	 * If set: only what lies in these slots moves, elsewhere on the same device (to == from); of
+	 * a folio in pieces only the pieces that do. Nobody may be given a slot of them meanwhile: a
+	 * window of the clusters is open there.
+	 */
+	uint32_t window_slot, window_nr;
 };
 
 /*
@@ -72,5 +93,8 @@ struct move_request {
  */
 void mover_move(struct mover *m, const struct move_request *req, const swp_t *e, unsigned int n,
 		struct move_result *res);
+/* The same by who holds m->lock. */
+void mover_move_locked(struct mover *m, const struct move_request *req, const swp_t *e,
+		       unsigned int n, struct move_result *res);
 
 #endif

@@ -8,6 +8,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "swap/internal.h"
+#include "swap/relocate.h"
+#include "swap/worker.h"
 
 bool swap_dev_usable(struct swap_dev *sd)
 {
@@ -106,6 +108,26 @@ uint32_t swap_dev_alloc(struct swap_dev *sd, unsigned int order)
 
 	while (!slot && grow_dev(sd, 1u << order))
 		slot = clusters_alloc(&sd->clusters, order);
+	if (!slot)
+		worker_device_full(sd->swap, sd);
+	if (!slot && !order && relocate_drop_ready(sd))
+		slot = clusters_alloc(&sd->clusters, order);
+	return slot;
+}
+
+uint32_t swap_dev_alloc_folio(struct swap_dev *sd, unsigned int order)
+{
+	struct swap *s = sd->swap;
+	unsigned int dev = (unsigned int)(sd - s->devs);
+	uint32_t slot = swap_dev_alloc(sd, order);
+
+	if (slot || !order)
+		return slot;
+	if (dev_in_memory(sd->dev))
+		return relocate_now(s, dev, order);
+	/* Asked for even if one is ready, and after it was taken: so that the next one is, too. */
+	slot = relocate_take_ready(sd, order);
+	relocate_ask(s, dev, order);
 	return slot;
 }
 

@@ -37,9 +37,13 @@ void split_free(struct swap *s, swp_t first)
 
 		if (p->kind == ENTRY_DEVICE)
 			swap_dev_free_slots(s, p->dev, p->slot, p->order);
-		atomic_store_explicit(&p->refs, 0, memory_order_relaxed);
+		entry_lock(&s->table, first);
+		p->kind = ENTRY_GONE;
+		p->chain = 0;
+		entry_unlock(&s->table, first);
 		atomic_fetch_sub_explicit(&s->nr_pieces, 1, memory_order_relaxed);
-		entry_free(&s->table, first);
+		/* Who took a number for another entry's may hold a reference for a moment. */
+		swap_put(s, first, 1);
 		first = next;
 	}
 }
@@ -57,7 +61,9 @@ static bool halve(struct swap *s, swp_t e)
 		return false;
 	entry_of(&s->table, half)->chain = p->chain;
 	p->chain = half;
+	entry_lock(&s->table, e);
 	p->order--;
+	entry_unlock(&s->table, e);
 	return true;
 }
 
@@ -75,7 +81,8 @@ static unsigned int gather(struct swap *s, struct write_set *set, swp_t first,
 			set->pieces[n++] = (struct write_io){
 				.swap = s, .entry = e, .mem = mem, .order = p->order,
 				.tried = folio->barred, .tried_last = folio->barred,
-				.barred = folio->barred, .moving = folio->moving};
+				.barred = folio->barred, .moving = folio->moving,
+				.piece = true};
 		mem += PAGE_SIZE << p->order;
 	}
 	return n;
@@ -85,10 +92,12 @@ static void piece_stored(struct swap *s, const struct write_io *wio)
 {
 	struct entry *p = entry_of(&s->table, wio->entry);
 
+	entry_lock(&s->table, wio->entry);
 	p->hash = hash_folio(wio->mem, PAGE_SIZE << wio->order);
 	p->dev = wio->dev & 31u;
 	p->slot = wio->slot;
 	p->kind = ENTRY_DEVICE;
+	entry_unlock(&s->table, wio->entry);
 }
 
 swp_t split_write(struct swap *s, struct write_set *set, const struct write_io *wio)
@@ -167,7 +176,7 @@ static bool submit_piece_and_test_done(struct swap_load *l)
 
 	l->io = (struct dev_io){
 		.op = DEV_READ,
-		.slot = p->slot,
+		.slot = piece_slot(p),
 		.nr_pages = 1u << p->order,
 		.buf = (char *)l->buf + (size_t)l->piece_page * PAGE_SIZE,
 		.done = piece_done,

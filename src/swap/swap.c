@@ -5,6 +5,8 @@
  *   swap_new                 -> FILLING   (the creator's reference)
  *   swap_seal                FILLING -> FILLED | CACHED; or the reference moves to an equal entry
  *   swap_writeout            CACHED  -> DEVICE, or SPLIT where no device has room for it whole
+ *   swap_reclaim_kept        DEVICE, SPLIT -> GONE
+ *   swap_explode             DEVICE  -> one DEVICE entry a page
  *   last swap_put            any     -> free
  *   swap_mark_lost           FILLING -> LOST
  *   swap_abandon             FILLING -> free, or LOST if others refer to it
@@ -18,6 +20,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "swap/internal.h"
+#include "swap/relocate.h"
+#include "swap/worker.h"
 #include "trace/vmstat.h"
 
 LOCK_CLASS(devs_class, "swap_devs", RANK_CACHE - 1);
@@ -25,6 +29,19 @@ LOCK_CLASS(devs_class, "swap_devs", RANK_CACHE - 1);
 #define MAX_ENTRIES (1u << 28)
 
 /* ---- set-up ---- */
+
+static int new_relocator(struct swap *s, struct relocator **r)
+{
+	*r = calloc(1, sizeof(**r));
+	return *r ? relocator_init(*r, s) : -ENOMEM;
+}
+
+static void free_relocator(struct relocator *r)
+{
+	if (r)
+		relocator_deinit(r);
+	free(r);
+}
 
 struct swap *swap_create(const struct swap_config *cfg, int *err)
 {
@@ -44,6 +61,10 @@ struct swap *swap_create(const struct swap_config *cfg, int *err)
 		*err = cache_init(&s->cache, s->cfg.cache_bytes);
 	if (!*err)
 		*err = writeout_init(&s->writeout);
+	if (!*err)
+		*err = new_relocator(s, &s->relocate_now);
+	if (!*err)
+		*err = new_relocator(s, &s->relocate_back);
 	if (*err) {
 		swap_destroy(s);
 		return NULL;
@@ -55,6 +76,7 @@ void swap_destroy(struct swap *s)
 {
 	if (!s)
 		return;
+	worker_stop(s);
 	wait_for_loads(s);
 #if USWAP_DEBUG >= 3
 	if (s->writeout.lock.cls)
@@ -63,13 +85,71 @@ void swap_destroy(struct swap *s)
 	for (uint32_t i = 0; i < atomic_load(&s->nr_devs); i++) {
 		dev_destroy(s->devs[i].dev);
 		clusters_deinit(&s->devs[i].clusters);
+		relocate_dev_deinit(&s->devs[i].relocate);
 	}
+	free_relocator(s->relocate_now);
+	free_relocator(s->relocate_back);
 	writeout_deinit(&s->writeout);
 	cache_deinit(&s->cache);
 	dedup_deinit(&s->dedup);
 	entry_table_deinit(&s->table);
 	us_mutex_deinit(&s->devs_lock);
 	free(s);
+}
+
+static bool is_cached(void *host, uint32_t owner)
+{
+	struct swap_dev *sd = host;
+
+	return entry_maybe_cached(sd->swap, owner);
+}
+
+static bool reclaim(void *host, uint32_t slot, uint32_t owner)
+{
+	struct swap_dev *sd = host;
+	struct swap *s = sd->swap;
+
+	return entry_reclaim_kept(s, owner, 0, (unsigned int)(sd - s->devs), slot);
+}
+
+static int discard(void *host, uint32_t slot, uint32_t nr)
+{
+	struct swap_dev *sd = host;
+	int r = sd->dev->ops->discard(sd->dev, slot, nr);
+
+	vmstat_add(r ? VMSTAT_swap_discard_fail : VMSTAT_swap_discard, r ? 1 : nr);
+	return r;
+}
+
+/* Clusters and what else belongs to slots, for d in devs[n]. 0 or -errno. */
+static int init_slots(struct swap *s, uint32_t n, struct dev *d)
+{
+	static const struct clusters_ops ops = {
+		.is_cached = is_cached, .reclaim = reclaim, .discard = discard};
+	struct swap_dev *sd = &s->devs[n];
+	struct clusters_config cfg = {.rotational = d->rotational,
+				      .discard = d->discard_pages && d->ops->discard,
+				      .ops = &ops,
+				      .host = sd};
+	int r;
+
+	sd->swap = s;
+	sd->dev = d;
+	r = clusters_init_with(&sd->clusters, d->max_slots, &cfg);
+	if (r)
+		return r;
+	clusters_set_size(&sd->clusters, atomic_load(&d->nr_slots));
+	for (uint32_t i = 0; i < d->nr_bad_slots && !r; i++) {
+		r = clusters_mark_bad(&sd->clusters, d->bad_slots[i]);
+		/* Beyond what is used of it. */
+		if (r == -EINVAL)
+			r = 0;
+	}
+	if (r)
+		clusters_deinit(&sd->clusters);
+	else
+		relocate_dev_init(&sd->relocate);
+	return r;
 }
 
 int swap_on(struct swap *s, struct dev *d, int prio)
@@ -81,13 +161,15 @@ int swap_on(struct swap *s, struct dev *d, int prio)
 		return -EINVAL;
 	us_mutex_lock(&s->devs_lock);
 	n = atomic_load(&s->nr_devs);
-	err = n == MAX_DEVS ? -EBUSY : clusters_init(&s->devs[n].clusters, d->max_slots);
+	err = n == MAX_DEVS ? -EBUSY : 0;
+	if (!err && !s->worker.thread.running)
+		err = worker_start(s);
+	if (!err)
+		err = init_slots(s, n, d);
 	if (err) {
 		us_mutex_unlock(&s->devs_lock);
 		return err;
 	}
-	clusters_set_size(&s->devs[n].clusters, atomic_load(&d->nr_slots));
-	s->devs[n].dev = d;
 	s->devs[n].prio = prio;
 	for (at = n; at && s->devs[s->by_prio[at - 1]].prio < prio; at--)
 		s->by_prio[at] = s->by_prio[at - 1];
@@ -237,7 +319,19 @@ void swap_dev_free_slots(struct swap *s, unsigned int dev, uint32_t slot, unsign
 	sd->dev->ops->free_slots(sd->dev, slot, 1u << order);
 	clusters_free(&sd->clusters, slot, order);
 #endif
+	atomic_fetch_add_explicit(&sd->freed, 1u << order, memory_order_relaxed);
 	atomic_store_explicit(&sd->full_since_ns, 0, memory_order_relaxed);
+	if (unlikely(atomic_load_explicit(&sd->clusters.nr_discard, memory_order_relaxed)))
+		worker_wake(s);
+}
+
+void free_place(struct swap *s, enum entry_kind kind, unsigned int dev, uint32_t slot,
+		unsigned int order)
+{
+	if (kind == ENTRY_SPLIT)
+		split_free(s, slot);
+	else
+		swap_dev_free_slots(s, dev, slot, order);
 }
 
 void entry_release(struct swap *s, swp_t e)
@@ -263,6 +357,7 @@ void entry_release(struct swap *s, swp_t e)
 		atomic_fetch_sub(&s->swapped_pages, 1u << p->order);
 		break;
 	case ENTRY_LOST:
+	case ENTRY_GONE:
 		break;
 	default:
 		swap_bug("entry %u of kind %u is released", e, p->kind);
@@ -288,17 +383,6 @@ static enum entry_kind look_at(struct swap *s, swp_t e, struct swap_dev **sd)
 	*sd = kind == ENTRY_DEVICE ? &s->devs[p->dev] : NULL;
 	entry_unlock(&s->table, e);
 	return kind;
-}
-
-bool swap_keep_copy(struct swap *s, swp_t e)
-{
-	uint32_t used, peak, usable;
-	struct swap_dev *sd;
-
-	if (look_at(s, e, &sd) != ENTRY_DEVICE || dev_in_memory(sd->dev))
-		return false;
-	clusters_usage(&sd->clusters, &used, &peak, &usable);
-	return used <= (swap_dev_max_slots(sd) - 1) / 2;
 }
 
 /* ---- back ---- */

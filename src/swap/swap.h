@@ -9,6 +9,8 @@
  *   DEVICE   at a slot of a device
  *   SPLIT    in several pieces on devices, since no device had room for it whole
  *   LOST     the content is gone (a device failed while nothing else had it); loads give -EIO
+ *   GONE     the content was given up, since only pages that are resident still named it: see
+ *            "kept references"
  * Tables of spaces hold (entry, page within the folio), never slots; each such word owns one
  * reference. A new entry starts with one reference, the creator's.
  *
@@ -79,11 +81,40 @@ void swap_get(struct swap *s, swp_t e, uint32_t n);
 void swap_put(struct swap *s, swp_t e, uint32_t n);
 unsigned int swap_order(struct swap *s, swp_t e);
 
+/* ---- kept references ---- */
+
 /*
- * May the resident copy keep its reference, so that an unchanged eviction costs nothing? False for
- * content in memory (it would be held twice) and when the device is over half full.
+ * A page that came back may keep its reference on the older copy, so that an unchanged eviction
+ * costs nothing. Such a reference is *kept*: it allows no load, and swap may give the content up
+ * when it wants the slots. When the page leaves again its content is sealed as a new entry; if
+ * nothing changed, and the older copy still stands, sealing finds it as equal.
+ *
+ * Turns n plain references of the caller's into kept ones. False: not to be kept (in memory, where
+ * it would be held twice; device over half full; too many), and nothing is changed.
  */
-bool swap_keep_copy(struct swap *s, swp_t e);
+bool swap_keep(struct swap *s, swp_t e, uint32_t n) __must_check;
+/* n more kept references, by who has one. False: not to be had, the copy names no entry then. */
+bool swap_get_kept(struct swap *s, swp_t e, uint32_t n) __must_check;
+/* Drops n kept references. */
+void swap_put_kept(struct swap *s, swp_t e, uint32_t n);
+/*
+ * Frees the content of e if all its references are kept ones but `own` plain ones, which are the
+ * caller's and stay so. False: others use it, or it is not on a device.
+ */
+bool swap_reclaim_kept(struct swap *s, swp_t e, uint32_t own);
+
+/* ---- taking a folio apart ---- */
+
+/*
+ * Takes a whole folio on a device apart where it lies, without I/O: each page i that has its bit in
+ * live[] becomes an entry of order 0 in out[i], with one reference, the caller's; the slots of the
+ * others come free, out[i] is 0 there; e is gone. content: the folio as it was loaded. The caller
+ * holds all `refs` references of e and drops them with this call.
+ * -EBUSY: there are other references, or e is not on a device whole; -EINVAL: order 0;
+ * -ENOMEM. Nothing is changed then.
+ */
+int swap_explode(struct swap *s, swp_t e, uint32_t refs, const void *content,
+		 const uint64_t live[MAX_FOLIO_PAGES / 64], swp_t *out) __must_check;
 
 /* ---- back ---- */
 

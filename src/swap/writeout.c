@@ -15,9 +15,10 @@
 
 #include "base/mem.h"
 #include "swap/internal.h"
+#include "swap/relocate.h"
 #include "trace/vmstat.h"
 
-LOCK_CLASS(writeout_class, "swap_writeout", RANK_CACHE - 2);
+LOCK_CLASS(writeout_class, "swap_writeout", RANK_CACHE - 3);
 LOCK_CLASS(writeout_done_class, "swap_writeout_done", RANK_ENTRY);
 
 int write_set_init(struct write_set *set)
@@ -44,6 +45,12 @@ void write_set_deinit(struct write_set *set)
 uint64_t write_set_bytes(struct write_set *set)
 {
 	return (uint64_t)atomic_load_explicit(&set->joined_peak, memory_order_relaxed) * PAGE_SIZE;
+}
+
+void write_set_trim(struct write_set *set)
+{
+	mem_discard(set->joined, write_set_bytes(set));
+	atomic_store(&set->joined_peak, 0);
 }
 
 int writeout_init(struct writeout *w)
@@ -126,7 +133,9 @@ static bool place(struct swap *s, struct write_io *wio)
 
 			if (!try || !(open & bit))
 				continue;
-			slot = swap_dev_alloc(&s->devs[d], wio->order);
+			slot = wio->moving || wio->piece
+				       ? swap_dev_alloc(&s->devs[d], wio->order)
+				       : swap_dev_alloc_folio(&s->devs[d], wio->order);
 			if (slot) {
 				placed(wio, d, slot, last || !(open & ~wio->tried & ~bit));
 				return true;
@@ -141,17 +150,20 @@ static bool place(struct swap *s, struct write_io *wio)
 
 void count_written(struct swap *s, const struct write_io *wio)
 {
-	struct order_stat *st = &order_stats[wio->order];
+	/* A folio that was split has gone as single pages, whatever the pieces were. */
+	struct order_stat *st = &order_stats[wio->piece ? 0 : wio->order];
+	uint32_t nr = 1u << wio->order, folios = wio->piece ? nr : 1;
 
 	if (wio->moving)
 		return;
-	swap_dev_charge(s, wio->dev, 1u << wio->order);
+	swap_dev_charge(s, wio->dev, nr);
 	if (dev_in_memory(s->devs[wio->dev].dev)) {
-		vmstat_add(VMSTAT_zswpout, 1u << wio->order);
-		atomic_fetch_add_explicit(&st->zswpout, 1, memory_order_relaxed);
+		vmstat_add(VMSTAT_zswpout, nr);
+		atomic_fetch_add_explicit(&st->zswpout, folios, memory_order_relaxed);
 	} else {
-		vmstat_add(VMSTAT_pswpout, 1u << wio->order);
-		atomic_fetch_add_explicit(&st->swpout, 1, memory_order_relaxed);
+		relocate_note_written(&s->devs[wio->dev], nr);
+		vmstat_add(VMSTAT_pswpout, nr);
+		atomic_fetch_add_explicit(&st->swpout, folios, memory_order_relaxed);
 	}
 }
 

@@ -24,6 +24,11 @@
 	X(swpout_shared)       /* same content as another entry: stored once */                    \
 	X(swpin_cached)	       /* brought back from the swap cache (second chance) */              \
 	X(swap_ra)	       /* pages whose load was started before they were asked for */          \
+	X(swap_slot_reclaimed) /* given up: only resident pages still named the older copy */       \
+	X(swap_relocated)      /* moved on their device to make a larger run free */               \
+	X(swap_relocate_fail)  /* runs that could not be made so, events */                        \
+	X(swap_discard)	       /* slots whose device was told that they are free */                \
+	X(swap_discard_fail)   /* discards that failed, events */                                  \
 	X(swap_corrupt)	       /* folios whose hash did not match */                               \
 	X(swap_io_error)       /* folios that a device did not give back or take */                \
 	X(pgpoison)	       /* pages poisoned */                                                \

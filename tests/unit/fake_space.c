@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "fake_space.h"
 
+#include "swap/internal.h"
+
 #include <sched.h>
 
 LOCK_CLASS(fake_class, "fake", RANK_MEM + 1);
@@ -1221,12 +1223,40 @@ uint64_t world_nr_entries(struct world *w)
 	return u.nr_entries;
 }
 
+/* Every kept reference is a resident word's, and the other way round. */
+static void check_kept(struct world *w)
+{
+	static uint32_t words[1u << 20];
+	struct entry_table *t = &w->swap->table;
+	uint32_t end = atomic_load(&t->next_unused);
+
+	assert_true(end <= sizeof(words) / sizeof(words[0]));
+	memset(words, 0, end * sizeof(words[0]));
+	for (int i = 0; i < w->nr_fakes; i++) {
+		struct space *s = w->fake[i] ? w->fake[i]->s : NULL;
+
+		for (unsigned int p = 0; s && p < FAKE_PAGES; p++) {
+			pw_t word = table_get(&s->table, FAKE_BASE + (uint64_t)p * PAGE_SIZE);
+
+			if (pw_state(word) == PW_RESIDENT && pw_entry(word))
+				words[pw_entry(word)]++;
+		}
+		for (unsigned int k = 0; s && k < s->nr_items; k++)
+			if (s->item[k].kept)
+				words[s->item[k].kept] += s->item[k].nr;
+	}
+	for (uint32_t e = 1; e < end; e++)
+		if (atomic_load(&entry_of(t, e)->refs))
+			assert_int_equal(atomic_load(&entry_of(t, e)->kept), words[e]);
+}
+
 void world_check(struct world *w)
 {
 	swap_check(w->swap);
 	for (int i = 0; i < w->nr_fakes; i++)
 		if (w->fake[i] && w->fake[i]->s)
 			table_check(&w->fake[i]->s->table);
+	check_kept(w);
 }
 
 void world_destroy(struct world *w)

@@ -78,6 +78,50 @@ static void test_unchanged_folio_keeps_its_copy(void **state)
 	world_destroy(w);
 }
 
+static struct fake *fork_child(struct world *w, struct fake *f)
+{
+	struct fake *c = fake_fork(f, 0);
+
+	world_settle(w);
+	return c;
+}
+
+/* Swap wants the slots: what only resident pages name goes, at any moment, and nothing is lost. */
+static void test_copy_that_was_given_up_is_written_anew(void **state)
+{
+	struct world *w = world_on_ram(2);
+	struct fake *f = fake_create(w), *child;
+	uint64_t unchanged = counted(VMSTAT_swpout_unchanged);
+	swp_t e;
+
+	(void)state;
+	fake_map(f, 0, 8);
+	fake_write_range(f, 0, 8);
+	fake_evict_all(f);
+	world_write_all(w);
+	e = pw_entry(fake_word(f, 0));
+	assert_false(swap_reclaim_kept(w->swap, e, 0));
+	fake_read_range(f, 0, 8);
+	assert_int_equal(pw_entry(fake_word(f, 1)), e);
+	world_check(w);
+	/* A child that has the same resident pages names it too; of what was given up it does not. */
+	child = fork_child(w, f);
+	assert_int_equal(pw_entry(fake_word(child, 1)), e);
+	world_check(w);
+	assert_true(swap_reclaim_kept(w->swap, e, 0));
+	assert_int_equal(pw_entry(fake_word(f, 1)), e);
+	world_check(w);
+	(void)fork_child(w, child);
+	world_check(w);
+	fake_evict_all(f);
+	fake_read_range(f, 0, 8);
+	fake_read_range(child, 0, 8);
+	world_write_all(w);
+	world_check(w);
+	assert_int_equal(counted(VMSTAT_swpout_unchanged), unchanged + 4);
+	world_destroy(w);
+}
+
 static void test_fill_leaves_guard_markers_alone(void **state)
 {
 	struct world *w = world_on_ram(3);
@@ -710,6 +754,7 @@ int main(void)
 		cmocka_unit_test(test_round_trip_of_each_order),
 		cmocka_unit_test(test_touch_of_a_cached_folio_reads_no_device),
 		cmocka_unit_test(test_unchanged_folio_keeps_its_copy),
+		cmocka_unit_test(test_copy_that_was_given_up_is_written_anew),
 		cmocka_unit_test(test_fill_leaves_guard_markers_alone),
 		cmocka_unit_test(test_device_error_poisons_that_folio_only),
 		cmocka_unit_test(test_corrupt_copy_poisons_that_folio_only),

@@ -23,7 +23,7 @@ static void test_same_filled_folio_stores_nothing(void **state)
 		b = test_store(s, &same, &how);
 		assert_int_equal(how, SWAP_SEALED_FILLED);
 		assert_true(swap_load_is_fast(s, b));
-		assert_false(swap_keep_copy(s, b));
+		assert_false(swap_keep(s, b, 1));
 		assert_int_equal(test_load_matches(s, a, &zero), 0);
 		assert_int_equal(test_load_matches(s, b, &same), 0);
 		swap_usage(s, &u);

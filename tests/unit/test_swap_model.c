@@ -179,14 +179,17 @@ static void run_model(struct model *m, unsigned int steps)
 	swap_check(m->s);
 }
 
-static void test_random_calls_give_back_what_was_stored(void **state)
+static void random_calls(void **state, bool copy)
 {
 	struct tdev *top = tdev_create(3 * 512 + 77, DEV_IN_MEMORY, false);
 	struct tdev *mid = tdev_create(1024, 0, true), *low = tdev_create_growing(2, 1 << 14, 100);
+	uint64_t relocated = vmstat_get(VMSTAT_swap_relocated);
 	struct model m = {.s = test_swap(MIB(4))};
 
 	(void)state;
-	rng_init(&m.rng, 1);
+	rng_init(&m.rng, copy ? 4 : 1);
+	if (copy)
+		tdev_can_copy(top);
 	top->write_e2big = 300;
 	test_swap_on(m.s, low, -1);
 	test_swap_on(m.s, top, 100);
@@ -195,7 +198,19 @@ static void test_random_calls_give_back_what_was_stored(void **state)
 	assert_int_equal(m.load_errors, 0);
 	assert_int_equal(tdev_nr_present(top) + tdev_nr_present(mid) + tdev_nr_present(low), 0);
 	assert_true(low->nr_writes > 0 && mid->nr_writes > 0 && top->nr_writes > 0);
+	assert_true(vmstat_get(VMSTAT_swap_relocated) > relocated);
+	assert_true(!copy || top->nr_copies > 0);
 	swap_destroy(m.s);
+}
+
+static void test_random_calls_give_back_what_was_stored(void **state)
+{
+	random_calls(state, false);
+}
+
+static void test_random_calls_on_a_device_that_copies(void **state)
+{
+	random_calls(state, true);
 }
 
 static void test_random_calls_with_failing_devices(void **state)
@@ -237,6 +252,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_random_calls_give_back_what_was_stored),
+		cmocka_unit_test(test_random_calls_on_a_device_that_copies),
 		cmocka_unit_test(test_random_calls_with_failing_devices),
 		cmocka_unit_test(test_random_calls_on_devices_that_are_always_full),
 	};

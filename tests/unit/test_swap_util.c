@@ -140,6 +140,45 @@ static void tdev_free_slots(struct dev *d, uint32_t slot, uint32_t nr)
 	us_mutex_unlock(&t->lock);
 }
 
+static int tdev_copy_slots(struct dev *d, uint32_t from, uint32_t to, uint32_t nr)
+{
+	struct tdev *t = to_tdev(d);
+	int r = 0;
+
+	us_mutex_lock(&t->lock);
+	for (uint32_t i = 0; i < nr; i++) {
+		if (!from || !to || from + i >= d->nr_slots || to + i >= d->nr_slots)
+			TEST_BUG("slots %u, %u are outside", from + i, to + i);
+		if (!t->present[from + i] || t->writing[from + i])
+			TEST_BUG("slot %u is copied but holds nothing", from + i);
+		if (t->present[to + i] || t->writing[to + i] || t->reading[to + i])
+			TEST_BUG("slot %u is copied to but in use", to + i);
+		t->reading[from + i]++;
+		t->writing[to + i]++;
+	}
+	us_mutex_unlock(&t->lock);
+	memcpy(t->mem + (size_t)to * PAGE_SIZE, t->mem + (size_t)from * PAGE_SIZE,
+	       (size_t)nr * PAGE_SIZE);
+	us_mutex_lock(&t->lock);
+	if (chance(t, t->write_enomem))
+		r = -ENOMEM;
+	else if (chance(t, t->write_eio))
+		r = -EIO;
+	t->nr_copies++;
+	for (uint32_t i = 0; i < nr; i++) {
+		t->reading[from + i]--;
+		t->writing[to + i]--;
+		t->present[to + i] = r == 0;
+	}
+	us_mutex_unlock(&t->lock);
+	return r;
+}
+
+void tdev_can_copy(struct tdev *t)
+{
+	t->ops.copy_slots = tdev_copy_slots;
+}
+
 static uint32_t tdev_grow(struct dev *d, uint32_t want)
 {
 	struct tdev *t = to_tdev(d);

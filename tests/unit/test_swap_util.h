@@ -40,13 +40,15 @@ struct tdev {
 	/* Chances per io, in 1/1000. */
 	unsigned int read_eio, write_eio, write_enospc, write_e2big, write_enomem, corrupt;
 	uint32_t grow_step;
-	uint64_t nr_writes, nr_last;
+	uint64_t nr_writes, nr_last, nr_copies;
 	unsigned int max_order; /* largest folio that was written */
 };
 
 struct tdev *tdev_create(uint32_t nr_slots, unsigned int flags, bool async);
 /* A device that has nr_slots now and grows by step up to max_slots. */
 struct tdev *tdev_create_growing(uint32_t nr_slots, uint32_t max_slots, uint32_t step);
+/* Gives it a copy_slots(), which fails by write_enomem and write_eio. */
+void tdev_can_copy(struct tdev *t);
 /* Async only: keeps ios back until released. */
 void tdev_hold(struct tdev *t, bool hold);
 uint32_t tdev_nr_present(struct tdev *t);
