@@ -41,7 +41,7 @@
 /* A device that reported -ENOSPC is asked again after this, or when slots of it are freed. */
 #define FULL_RETRY_NS (1000 * 1000 * 1000ull)
 
-#define READY_RUNS 256u /* of one order */
+#define READY_RUNS 128u /* of one order */
 
 /* What relocate.c knows of a device. */
 struct relocate_dev {

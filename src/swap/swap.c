@@ -162,7 +162,7 @@ int swap_on(struct swap *s, struct dev *d, int prio)
 	us_mutex_lock(&s->devs_lock);
 	n = atomic_load(&s->nr_devs);
 	err = n == MAX_DEVS ? -EBUSY : 0;
-	if (!err && !s->worker.thread.running)
+	if (!err && !s->cfg.no_worker && !s->worker.thread.running)
 		err = worker_start(s);
 	if (!err)
 		err = init_slots(s, n, d);
