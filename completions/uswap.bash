@@ -13,7 +13,7 @@ _uswap()
 
 	COMPREPLY=()
 	if [ "$COMP_CWORD" -eq 1 ]; then
-		words='run check stat swaps ps jobs set help version'
+		words='run check stat swaps ps jobs set swapon swapoff help version'
 		mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
 		return
 	fi
@@ -78,6 +78,12 @@ _uswap()
 		;;
 	set)
 		words='--job --help ram='
+		;;
+	swapon)
+		words='--job --quiet --help zram file:'
+		;;
+	swapoff)
+		words="--job --quiet --help $(uswap swaps 2>/dev/null | tail -n +2 | cut -d' ' -f1)"
 		;;
 	esac
 	mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")

@@ -152,6 +152,39 @@ int cli_parse_simple(int argc, char **argv, const char *usage, const char **job,
 	return -1;
 }
 
+int cli_parse_swap_words(int argc, char **argv, const char *usage, const char *operand,
+			 struct swap_words *w)
+{
+	enum { OPT_HELP = 1, OPT_JOB, OPT_QUIET };
+	static const struct cli_opt opts[] = {{"help", 'h', false, OPT_HELP},
+					      {"job", 0, true, OPT_JOB},
+					      {"quiet", 'q', false, OPT_QUIET},
+					      {NULL, 0, false, 0}};
+	struct cli_args args;
+	int id;
+
+	*w = (struct swap_words){0};
+	cli_args_init(&args, argc, argv);
+	while ((id = cli_next_word(&args, opts)) != CLI_OPT_END) {
+		if (id == CLI_OPT_BAD)
+			return CLI_EXIT_FAILURE;
+		if (id == OPT_HELP)
+			return cli_print(usage, strlen(usage));
+		if (id == OPT_JOB)
+			w->job = args.arg;
+		else if (id == OPT_QUIET)
+			w->quiet = true;
+		else if (w->operand)
+			return cli_fail("%s: unexpected word '%s'; one %s at a time", argv[0], args.arg,
+					operand);
+		else
+			w->operand = args.arg;
+	}
+	if (!w->operand || !w->operand[0])
+		return cli_fail("%s: no %s given; see 'uswap %s --help'", argv[0], operand, argv[0]);
+	return -1;
+}
+
 bool cli_parse_uint(const char *s, size_t len, uint64_t max, uint64_t *value)
 {
 	uint64_t v = 0;

@@ -23,6 +23,8 @@ int verb_swaps(int argc, char **argv);
 int verb_ps(int argc, char **argv);
 int verb_jobs(int argc, char **argv);
 int verb_set(int argc, char **argv);
+int verb_swapon(int argc, char **argv);
+int verb_swapoff(int argc, char **argv);
 
 /*
  * Prints one line "uswap: ..." on stderr, with control characters replaced by '?', and returns
@@ -66,6 +68,14 @@ int cli_next_word(struct cli_args *a, const struct cli_opt *opts);
  * no such option) and --help. Returns -1 to go on, or the status to exit with.
  */
 int cli_parse_simple(int argc, char **argv, const char *usage, const char **job, bool *json);
+
+/* The words of swapon and swapoff: one operand, --job ID, -q. As cli_parse_simple(). */
+struct swap_words {
+	const char *job, *operand;
+	bool quiet;
+};
+int cli_parse_swap_words(int argc, char **argv, const char *usage, const char *operand,
+			 struct swap_words *w);
 
 /* An integer of decimal digits only, at most max. False: it is none. */
 bool cli_parse_uint(const char *s, size_t len, uint64_t max, uint64_t *value);

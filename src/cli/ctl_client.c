@@ -83,21 +83,29 @@ static int connect_job(int rundir, pid_t job)
 	return fd;
 }
 
-static int exchange(int fd, enum ctl_verb verb, const char *arg, struct ctl_answer *a)
+static int send_request(int fd, enum ctl_verb verb, const char *arg)
 {
 	struct ctl_request req = {.magic = CTL_MAGIC, .version = CTL_VERSION, .verb = verb};
-	struct ctl_reply reply;
-	size_t len = arg ? strlen(arg) : 0;
+	size_t len = arg ? strlen(arg) : 0, here = MIN(len, sizeof(req.arg));
 	int rc;
 
-	if (len > sizeof(req.arg))
+	if (len > CTL_ARG_MAX)
 		return -E2BIG;
 	if (len)
-		memcpy(req.arg, arg, len);
+		memcpy(req.arg, arg, here);
 	req.arg_bytes = (uint32_t)len;
 	rc = transfer(fd, &req, sizeof(req), true);
-	if (!rc)
-		rc = transfer(fd, &reply, sizeof(reply), false);
+	if (!rc && len > here)
+		rc = transfer(fd, (char *)arg + here, len - here, true);
+	return rc;
+}
+
+/* The next message: a->error may be CTL_MORE. */
+static int receive(int fd, struct ctl_answer *a)
+{
+	struct ctl_reply reply;
+	int rc = transfer(fd, &reply, sizeof(reply), false);
+
 	if (rc)
 		return rc;
 	if (reply.magic != CTL_MAGIC || reply.version != CTL_VERSION || reply.bytes > CTL_REPLY_MAX)
@@ -107,29 +115,90 @@ static int exchange(int fd, enum ctl_verb verb, const char *arg, struct ctl_answ
 		return -ENOMEM;
 	rc = transfer(fd, a->text, reply.bytes, false);
 	a->len = reply.bytes;
-	while (a->len && a->text[a->len - 1] == '\n')
-		a->len--;
-	a->text[a->len] = '\0';
 	a->error = reply.error;
 	if (rc)
 		ctl_answer_deinit(a);
 	return rc;
 }
 
-int ctl_call(pid_t job, enum ctl_verb verb, const char *arg, struct ctl_answer *a)
+static void trim(struct ctl_answer *a)
+{
+	while (a->len && a->text[a->len - 1] == '\n')
+		a->len--;
+	a->text[a->len] = '\0';
+}
+
+static int exchange(int fd, enum ctl_verb verb, const char *arg, struct ctl_answer *a)
+{
+	int rc = send_request(fd, verb, arg);
+
+	if (!rc)
+		rc = receive(fd, a);
+	if (!rc && a->error == CTL_MORE) {
+		ctl_answer_deinit(a);
+		rc = -EPROTO;
+	}
+	if (!rc)
+		trim(a);
+	return rc;
+}
+
+static int open_job(pid_t job)
 {
 	char path[PATH_MAX];
-	int rundir, fd, rc;
+	int rundir = open_rundir(path, sizeof(path)), fd;
 
-	*a = (struct ctl_answer){0};
-	rundir = open_rundir(path, sizeof(path));
 	if (rundir < 0)
 		return rundir;
 	fd = connect_job(rundir, job);
 	close(rundir);
+	return fd;
+}
+
+int ctl_call(pid_t job, enum ctl_verb verb, const char *arg, struct ctl_answer *a)
+{
+	int fd, rc;
+
+	*a = (struct ctl_answer){0};
+	fd = open_job(job);
 	if (fd < 0)
 		return fd;
 	rc = exchange(fd, verb, arg, a);
+	close(fd);
+	return rc;
+}
+
+int ctl_follow(pid_t job, enum ctl_verb verb, const char *arg, const struct ctl_follower *f,
+	       struct ctl_answer *a)
+{
+	struct timeval none = {0};
+	int fd, rc;
+
+	*a = (struct ctl_answer){0};
+	fd = open_job(job);
+	if (fd < 0)
+		return fd;
+	rc = send_request(fd, verb, arg);
+	/* It takes as long as it takes; if the job ends the socket says so. */
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &none, sizeof(none));
+	if (!rc && f->connected)
+		f->connected(fd);
+	while (!rc) {
+		rc = receive(fd, a);
+		if (rc || a->error != CTL_MORE)
+			break;
+		if (a->len >= sizeof(struct ctl_progress) && f->progress) {
+			struct ctl_progress p;
+
+			memcpy(&p, a->text, sizeof(p));
+			f->progress(f->host, &p);
+		}
+		ctl_answer_deinit(a);
+	}
+	if (!rc)
+		trim(a);
+	if (f->connected)
+		f->connected(-1);
 	close(fd);
 	return rc;
 }
@@ -278,10 +347,8 @@ int ctl_choose_job(const char *text, pid_t *job)
 	return rc;
 }
 
-int ctl_ask(pid_t job, enum ctl_verb verb, const char *arg, struct ctl_answer *a)
+int ctl_fail_call(pid_t job, int rc)
 {
-	int rc = ctl_call(job, verb, arg, a);
-
 	if (rc == -EPERM)
 		return ctl_fail_rundir(rc);
 	if (ctl_job_is_gone(rc))
@@ -290,13 +357,24 @@ int ctl_ask(pid_t job, enum ctl_verb verb, const char *arg, struct ctl_answer *a
 		return cli_fail("job %d does not answer within %d s", (int)job, CTL_TIMEOUT_SEC);
 	if (rc == -EPROTO)
 		return cli_fail("job %d runs under another version of uswap", (int)job);
-	if (rc)
-		return cli_fail("job %d: %s", (int)job, strerror(-rc));
-	if (a->error) {
-		rc = cli_fail("job %d: %s", (int)job, a->len ? a->text : strerror(-a->error));
-		ctl_answer_deinit(a);
-	}
+	return cli_fail("job %d: %s", (int)job, strerror(-rc));
+}
+
+int ctl_fail_answer(pid_t job, struct ctl_answer *a)
+{
+	int rc = cli_fail("job %d: %s", (int)job, a->len ? a->text : strerror(-a->error));
+
+	ctl_answer_deinit(a);
 	return rc;
+}
+
+int ctl_ask(pid_t job, enum ctl_verb verb, const char *arg, struct ctl_answer *a)
+{
+	int rc = ctl_call(job, verb, arg, a);
+
+	if (rc)
+		return ctl_fail_call(job, rc);
+	return a->error ? ctl_fail_answer(job, a) : 0;
 }
 
 int ctl_print_verb(int argc, char **argv, const char *usage, enum ctl_verb verb)

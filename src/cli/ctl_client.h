@@ -5,7 +5,8 @@
  * A job's directory is super_rundir()/JOB, JOB being the pid of its `uswap run`. A directory whose
  * socket nobody answers and whose process is gone is removed.
  *
- * Context: may block, each call for at most CTL_TIMEOUT_SEC; allocates.
+ * Context: may block, each call for at most CTL_TIMEOUT_SEC (ctl_follow: as long as the job works);
+ *   allocates.
  */
 #ifndef USWAP_CLI_CTL_CLIENT_H
 #define USWAP_CLI_CTL_CLIENT_H
@@ -41,10 +42,26 @@ void job_list_deinit(struct job_list *list);
 int ctl_call(pid_t job, enum ctl_verb verb, const char *arg, struct ctl_answer *a) __must_check;
 void ctl_answer_deinit(struct ctl_answer *a);
 
+struct ctl_follower {
+	void (*progress)(void *host, const struct ctl_progress *p); /* NULL: none */
+	/*
+	 * The request is sent: shutdown(fd, SHUT_WR) interrupts what was asked for; the answer still
+	 * comes. -1: it is over. NULL: none.
+	 */
+	void (*connected)(int fd);
+	void *host;
+};
+/* As ctl_call(), for CTL_SWAPON and CTL_SWAPOFF. */
+int ctl_follow(pid_t job, enum ctl_verb verb, const char *arg, const struct ctl_follower *f,
+	       struct ctl_answer *a) __must_check;
+
 /* The job that --job names, or, if text is NULL, the only one. 0, or an exit status (printed). */
 int ctl_choose_job(const char *text, pid_t *job) __must_check;
 /* Does this error of ctl_call() mean that the job is not there (any more)? */
 bool ctl_job_is_gone(int error);
+/* Prints why a call failed, or what an answer with an error says. Return an exit status. */
+int ctl_fail_call(pid_t job, int error);
+int ctl_fail_answer(pid_t job, struct ctl_answer *a);
 /* ctl_call(), with every failure printed. 0, or an exit status. */
 int ctl_ask(pid_t job, enum ctl_verb verb, const char *arg, struct ctl_answer *a) __must_check;
 /* A whole verb "[--job ID]" that prints the reply to `verb`. Returns the exit status. */

@@ -29,6 +29,8 @@ static const struct verb {
 	{"ps", verb_ps, "a job's processes"},
 	{"jobs", verb_jobs, "your running jobs"},
 	{"set", verb_set, "change a running job"},
+	{"swapon", verb_swapon, "give a running job another swap device"},
+	{"swapoff", verb_swapoff, "take a swap device away from a running job"},
 	{"help", verb_help, "this text; 'uswap help VERB' tells more"},
 	{"version", verb_version, "the version of uswap"},
 };

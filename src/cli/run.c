@@ -200,5 +200,6 @@ int verb_run(int argc, char **argv)
 		return rc;
 	cfg.argv = argv + args.next - 1;
 	cfg.evict_all = test_mode("evict-all");
+	cfg.parse_spec = spec_parse_here;
 	return super_run(&cfg);
 }

@@ -2,10 +2,12 @@
 #include "cli/spec.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
+#include "sys/cgroup.h"
 
 #define MAX_PRIO 32767
 #define MAX_ZSTD_LEVEL 19
@@ -438,4 +440,46 @@ int spec_parse(const char *text, uint64_t available, struct swap_spec *out,
 		from += 1 + key.len;
 	}
 	return rc;
+}
+
+int spec_parse_here(const char *text, struct swap_spec *out, char *why, size_t len)
+{
+	struct memory_available mem;
+	struct parse_error err;
+	int rc = memory_available_read("", &mem);
+
+	if (rc) {
+		snprintf(why, len, "/proc/meminfo: %s", strerror(-rc));
+		return rc;
+	}
+	rc = spec_parse(text, mem.bytes, out, &err);
+	if (rc)
+		snprintf(why, len, "'%.60s': %s", text, err.text);
+	return rc;
+}
+
+char *spec_make_absolute(const char *text, const char *cwd)
+{
+	const char *path = strchr(text, ':');
+	char *out = malloc(strlen(text) + 2 * strlen(cwd) + 2), *to = out;
+
+	if (!out)
+		return NULL;
+	/* zram has no path, though it may have a colon. */
+	if (!path || strncmp(text, "zram", 4) == 0 || path[1] == '/' ||
+	    (path[1] == '\\' && path[2] == '/')) {
+		strcpy(out, text);
+		return out;
+	}
+	path++;
+	memcpy(to, text, (size_t)(path - text));
+	to += path - text;
+	for (const char *p = cwd; *p; p++) {
+		if (strchr("\\,:", *p))
+			*to++ = '\\';
+		*to++ = *p;
+	}
+	*to++ = '/';
+	strcpy(to, path);
+	return out;
 }

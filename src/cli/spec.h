@@ -23,4 +23,15 @@
 int spec_parse(const char *text, uint64_t available, struct swap_spec *out,
 	       struct parse_error *err) __must_check;
 
+/*
+ * The same with the memory available now, and with the reason as text: run_config.parse_spec.
+ */
+int spec_parse_here(const char *text, struct swap_spec *out, char *why, size_t len) __must_check;
+
+/*
+ * The SPEC with its path made absolute, from the directory cwd; malloc'ed. NULL: no memory. Only of
+ * one that spec_parse() took.
+ */
+char *spec_make_absolute(const char *text, const char *cwd);
+
 #endif

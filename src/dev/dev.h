@@ -83,6 +83,8 @@ struct dev_ops {
 	/* Memory that counts in the budget as pool, and as metadata, in bytes. NULL: none. */
 	uint64_t (*memory_bytes)(struct dev *d);
 	uint64_t (*metadata_bytes)(struct dev *d);
+	/* What memory_bytes may still grow by; UINT64_MAX: no limit. NULL: it takes no memory. */
+	uint64_t (*memory_room)(struct dev *d);
 	/* Waits for its threads and frees everything; no io may be in flight. */
 	void (*destroy)(struct dev *d);
 };

@@ -63,6 +63,13 @@ static uint64_t stack_metadata_bytes(struct dev *d)
 	return s->below->ops->metadata_bytes(s->below);
 }
 
+static uint64_t stack_memory_room(struct dev *d)
+{
+	struct stack_dev *s = to_stack(d);
+
+	return s->below->ops->memory_room(s->below);
+}
+
 static void stack_destroy(struct dev *d)
 {
 	struct stack_dev *s = to_stack(d);
@@ -91,6 +98,7 @@ int stack_init(struct stack_dev *s, struct dev *below)
 		/* No copy_slots: what moves is read and written, so that the layer sees it. */
 		.memory_bytes = below->ops->memory_bytes ? stack_memory_bytes : NULL,
 		.metadata_bytes = below->ops->metadata_bytes ? stack_metadata_bytes : NULL,
+		.memory_room = below->ops->memory_room ? stack_memory_room : NULL,
 		.destroy = stack_destroy,
 	};
 	s->d.ops = &s->ops;

@@ -72,6 +72,14 @@ static uint64_t zram_memory_bytes(struct dev *d)
 	return all > tables ? all - tables : 0;
 }
 
+static uint64_t zram_memory_room(struct dev *d)
+{
+	uint64_t limit = atomic_load_explicit(&to_zram(d)->mem_limit, memory_order_relaxed);
+	uint64_t used = zram_memory_bytes(d);
+
+	return limit ? limit - MIN(limit, used) : UINT64_MAX;
+}
+
 static size_t head_bytes(uint32_t nr_pages)
 {
 	return nr_pages == 1 ? 1 : sizeof(struct chunk_head);
@@ -469,6 +477,7 @@ static const struct dev_ops zram_ops = {
 	.copy_slots = zram_copy_slots,
 	.memory_bytes = zram_memory_bytes,
 	.metadata_bytes = zram_metadata_bytes,
+	.memory_room = zram_memory_room,
 	.destroy = zram_destroy,
 };
 

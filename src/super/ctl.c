@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The control socket: one request, one reply. A thread of its own, so that a client that does not
- * read delays nobody; only the user who runs the job, and root, may ask.
+ * read delays nobody; what takes long, swapon and swapoff, has another one (swapctl.c).
+ *
+ * Only the user who runs the job, and root, may ask. That is enough, as the supervisor has that
+ * user's rights and no others over files: it opens nothing that the one who asks could not open.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -19,7 +22,7 @@
 #include "proto/ctl.h"
 #include "super/job.h"
 
-static void reply(int fd, int error, const char *text)
+void ctl_reply(int fd, int error, const char *text)
 {
 	struct ctl_reply r = {.magic = CTL_MAGIC,
 			      .version = CTL_VERSION,
@@ -48,13 +51,13 @@ static void set_ram(struct job *j, int fd, const char *value)
 	errno = 0;
 	bytes = strtoull(value, &end, 10);
 	if (errno || *end || end == value) {
-		reply(fd, -EINVAL, "ram: not a number of bytes");
+		ctl_reply(fd, -EINVAL, "ram: not a number of bytes");
 		return;
 	}
 	if (bytes < SUPER_MIN_RAM) {
 		snprintf(text, sizeof(text), "ram=%llu: too small; the minimum is %llu MiB", bytes,
 			 (unsigned long long)(SUPER_MIN_RAM >> 20));
-		reply(fd, -EINVAL, text);
+		ctl_reply(fd, -EINVAL, text);
 		return;
 	}
 	least = devices_least_ram(j);
@@ -63,34 +66,32 @@ static void set_ram(struct job *j, int fd, const char *value)
 			 "ram=%llu: too small for what is compressed in memory now, which is not moved "
 			 "to a file; at least %llu MiB",
 			 bytes, (unsigned long long)(least >> 20));
-		reply(fd, -EBUSY, text);
+		ctl_reply(fd, -EBUSY, text);
 		return;
 	}
 	mm_set_limit(&j->mm, bytes & PAGE_MASK);
-	for (unsigned int i = 0; i < j->nr_zrams; i++)
-		dev_zram_set_mem_limit(j->zram[i], devices_pool_limit(j, bytes));
-	reply(fd, 0, "");
+	devices_set_limits(j, bytes & PAGE_MASK, NULL);
+	ctl_reply(fd, 0, "");
 }
 
 static void set_key(struct job *j, int fd, const char *arg)
 {
-	char text[CTL_ARG_BYTES + 64];
+	char text[128];
 
 	if (strncmp(arg, "ram=", 4) == 0) {
 		set_ram(j, fd, arg + 4);
 		return;
 	}
-	snprintf(text, sizeof(text), "'%s': unknown key; there is: ram=SIZE", arg);
-	reply(fd, -EINVAL, text);
+	snprintf(text, sizeof(text), "'%.60s': unknown key; there is: ram=SIZE", arg);
+	ctl_reply(fd, -EINVAL, text);
 }
 
-static void answer(struct job *j, int fd, const struct ctl_request *q)
+/* fd stays the caller's. */
+static void answer(struct job *j, int fd, uint32_t verb, const char *arg)
 {
-	char arg[CTL_ARG_BYTES + 1], *s = NULL;
+	char *s = NULL;
 
-	memcpy(arg, q->arg, CTL_ARG_BYTES);
-	arg[MIN(q->arg_bytes, CTL_ARG_BYTES)] = 0;
-	switch (q->verb) {
+	switch (verb) {
 	case CTL_STAT:
 		s = stat_json(j);
 		break;
@@ -107,31 +108,65 @@ static void answer(struct job *j, int fd, const struct ctl_request *q)
 		set_key(j, fd, arg);
 		return;
 	default:
-		reply(fd, -EOPNOTSUPP, "this job's uswap does not know the request");
+		ctl_reply(fd, -EOPNOTSUPP, "this job's uswap does not know the request");
 		return;
 	}
-	reply(fd, s ? 0 : -ENOMEM, s ? s : "out of memory");
+	ctl_reply(fd, s ? 0 : -ENOMEM, s ? s : "out of memory");
 	free(s);
 }
 
+/* The whole argument; NULL: it is not to be had. */
+static char *receive_arg(int fd, const struct ctl_request *q)
+{
+	size_t here = MIN(q->arg_bytes, CTL_ARG_BYTES), rest = q->arg_bytes - here;
+	char *arg = q->arg_bytes <= CTL_ARG_MAX ? calloc(1, q->arg_bytes + 1) : NULL;
+
+	if (!arg)
+		return NULL;
+	memcpy(arg, q->arg, here);
+	if (rest && recv(fd, arg + here, rest, MSG_WAITALL) != (ssize_t)rest) {
+		free(arg);
+		return NULL;
+	}
+	return arg;
+}
+
+static bool may_ask(int fd)
+{
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 &&
+	       (cred.uid == geteuid() || cred.uid == 0);
+}
+
+/* Answers and closes fd, now or in the thread of swapctl.c. */
 static void serve(struct job *j, int fd)
 {
 	struct timeval limit = {.tv_sec = 2};
 	struct ctl_request q;
-	struct ucred cred;
-	socklen_t len = sizeof(cred);
+	char *arg = NULL;
 
 	(void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
 	(void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) != 0 ||
-	    (cred.uid != geteuid() && cred.uid != 0))
+	if (!may_ask(fd) || recv(fd, &q, sizeof(q), MSG_WAITALL) != sizeof(q) ||
+	    q.magic != CTL_MAGIC)
+		goto out;
+	if (q.version != CTL_VERSION) {
+		ctl_reply(fd, -EPROTO, "this job was started by another version of uswap");
+		goto out;
+	}
+	arg = receive_arg(fd, &q);
+	if (!arg)
+		goto out;
+	if (q.verb == CTL_SWAPON || q.verb == CTL_SWAPOFF) {
+		swapctl_begin(j, fd, q.verb, arg);
 		return;
-	if (recv(fd, &q, sizeof(q), MSG_WAITALL) != sizeof(q) || q.magic != CTL_MAGIC)
-		return;
-	if (q.version != CTL_VERSION)
-		reply(fd, -EPROTO, "this job was started by another version of uswap");
-	else
-		answer(j, fd, &q);
+	}
+	answer(j, fd, q.verb, arg);
+out:
+	free(arg);
+	close(fd);
 }
 
 static void ctl_thread(void *arg)
@@ -149,7 +184,6 @@ static void ctl_thread(void *arg)
 		if (fd < 0)
 			continue;
 		serve(j, fd);
-		close(fd);
 	}
 }
 

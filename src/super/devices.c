@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * From specs to swap devices, and what is used when none is given.
+ * From specs to swap devices, and what is used when none is given; adding and removing them while
+ * the job runs. Memory limits follow the devices that there are.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -10,6 +11,8 @@
 
 #include "base/log.h"
 #include "super/job.h"
+
+LOCK_CLASS(devices_class, "job_devices", RANK_JOB + 1);
 
 #define DEFAULT_DIR "/var/tmp"
 #define DEFAULT_ZRAM_PRIO 100
@@ -32,15 +35,33 @@ static struct dev *stack_test_devices(struct dev *d, const struct swap_spec *sp,
  * there is none, all but an eighth: to end a process for want of room would be worse than to be
  * slow.
  */
-uint64_t devices_pool_limit(const struct job *j, uint64_t ram_bytes)
+static uint64_t pool_limit(uint64_t ram_bytes, bool overflow)
 {
-	bool overflow = !j->cfg->nr_swaps;
-
-	for (unsigned int i = 0; i < j->cfg->nr_swaps; i++)
-		overflow |= j->cfg->swap[i].type != SWAP_SPEC_ZRAM;
 	if (!overflow)
 		return ram_bytes - ram_bytes / 8;
 	return (ram_bytes - MIN(ram_bytes / 2, OWN_NEEDS_BYTES)) / 2;
+}
+
+/* Is there a device that is not memory and takes pages in, apart from the one called `but`? */
+static bool has_overflow(struct job *j, const char *but)
+{
+	struct swap_dev_info devs[SWAP_MAX_DEVS];
+	unsigned int n = swap_list_devs(j->swap, devs);
+
+	for (unsigned int i = 0; i < n; i++)
+		if (!devs[i].in_memory && !devs[i].draining && (!but || strcmp(devs[i].name, but)))
+			return true;
+	return false;
+}
+
+void devices_set_limits(struct job *j, uint64_t ram_bytes, const char *leaving)
+{
+	uint64_t limit = pool_limit(ram_bytes, has_overflow(j, leaving));
+
+	us_mutex_lock(&j->devices_lock);
+	for (unsigned int i = 0; i < j->nr_zrams; i++)
+		dev_zram_set_mem_limit(j->zrams[i].zram, limit);
+	us_mutex_unlock(&j->devices_lock);
 }
 
 uint64_t devices_least_ram(struct job *j)
@@ -51,56 +72,134 @@ uint64_t devices_least_ram(struct job *j)
 	return align_up(u.pool_bytes + u.metadata_bytes + OWN_NEEDS_BYTES, MIB(1));
 }
 
-static int add(struct job *j, const struct swap_spec *sp)
+/* ---- one device ---- */
+
+/* A device that is open and not in use yet. */
+struct opened {
+	struct dev *dev;  /* as swap sees it */
+	struct dev *zram; /* NULL: it is none */
+	bool created;	  /* a file that is to be kept, which was not there before */
+};
+
+static int open_zram(const struct swap_spec *sp, uint64_t ram_bytes, struct opened *o)
 {
-	char why[512] = "";
-	struct dev *d;
+	struct zram_config zc = {.bytes = sp->bytes ? sp->bytes : 4 * ram_bytes,
+				 .codec = sp->codec,
+				 .level = sp->level,
+				 .mem_limit_bytes = pool_limit(ram_bytes, true)};
 	int err = 0;
 
-	if (sp->type == SWAP_SPEC_ZRAM) {
-		struct zram_config zc = {.bytes = sp->bytes ? sp->bytes : 4 * j->cfg->ram_bytes,
-					 .codec = sp->codec,
-					 .level = sp->level,
-					 .mem_limit_bytes =
-						 devices_pool_limit(j, j->cfg->ram_bytes)};
+	o->dev = o->zram = dev_zram_create(&zc, &err);
+	return err;
+}
 
-		d = dev_zram_create(&zc, &err);
-		if (d)
-			j->zram[j->nr_zrams++] = d;
-	} else if (sp->type == SWAP_SPEC_DEV) {
-		struct block_config bc = {.path = sp->path,
-					  .bytes = sp->bytes,
-					  .force = sp->force,
-					  .discard = sp->discard,
-					  .no_io_uring = sp->no_io_uring};
+static int open_file(const struct swap_spec *sp, struct opened *o, char *why, size_t len)
+{
+	struct file_config fc = {.path = sp->path,
+				 .bytes = sp->bytes,
+				 .force = sp->force,
+				 .keep = sp->keep,
+				 .discard = sp->discard,
+				 .no_io_uring = sp->no_io_uring,
+				 .no_direct = sp->no_direct};
+	bool existed = access(sp->path, F_OK) == 0;
+	int err = 0;
 
-		d = dev_block_create(&bc, &err, why, sizeof(why));
-	} else {
-		struct file_config fc = {.path = sp->path,
-					 .bytes = sp->bytes,
-					 .force = sp->force,
-					 .keep = sp->keep,
-					 .discard = sp->discard,
-					 .no_io_uring = sp->no_io_uring,
-					 .no_direct = sp->no_direct};
-		bool existed = access(sp->path, F_OK) == 0;
+	o->dev = dev_file_create(&fc, &err, why, len);
+	o->created = o->dev && sp->keep && !existed;
+	return err;
+}
 
-		d = dev_file_create(&fc, &err, why, sizeof(why));
-		if (d && sp->keep && !existed)
-			j->created[j->nr_created++] = sp->path;
-	}
-	d = stack_test_devices(d, sp, &err);
-	if (!d) {
-		if (why[0])
-			log_error("%s", why);
-		else
-			log_error("%s: %s", sp->type == SWAP_SPEC_ZRAM ? "zram" : sp->path,
-				  strerror(-err));
-		return err ? err : -ENOMEM;
-	}
-	err = swap_on(j->swap, d, sp->prio);
+static int open_block(const struct swap_spec *sp, struct opened *o, char *why, size_t len)
+{
+	struct block_config bc = {.path = sp->path,
+				  .bytes = sp->bytes,
+				  .force = sp->force,
+				  .discard = sp->discard,
+				  .no_io_uring = sp->no_io_uring};
+	int err = 0;
+
+	o->dev = dev_block_create(&bc, &err, why, len);
+	return err;
+}
+
+/* 0, or -errno with a sentence in why. */
+static int open_device(const struct swap_spec *sp, uint64_t ram_bytes, struct opened *o, char *why,
+		       size_t len)
+{
+	int err;
+
+	*o = (struct opened){0};
+	why[0] = 0;
+	err = sp->type == SWAP_SPEC_ZRAM  ? open_zram(sp, ram_bytes, o)
+	      : sp->type == SWAP_SPEC_DEV ? open_block(sp, o, why, len)
+					  : open_file(sp, o, why, len);
+	o->dev = stack_test_devices(o->dev, sp, &err);
+	if (o->dev)
+		return 0;
+	err = err ? err : -ENOMEM;
+	if (!why[0])
+		snprintf(why, len, "%s: %s", sp->type == SWAP_SPEC_ZRAM ? "zram" : sp->path,
+			 strerror(-err));
+	return err;
+}
+
+static void remember_zram(struct job *j, const struct opened *o)
+{
+	us_mutex_lock(&j->devices_lock);
+	if (o->zram)
+		j->zrams[j->nr_zrams++] = (struct job_zram){.dev = o->dev, .zram = o->zram};
+	us_mutex_unlock(&j->devices_lock);
+}
+
+/* From here on nobody changes its limit. */
+static void forget_zram(struct job *j, const struct dev *d)
+{
+	us_mutex_lock(&j->devices_lock);
+	for (unsigned int i = 0; i < j->nr_zrams; i++)
+		if (j->zrams[i].dev == d) {
+			j->zrams[i] = j->zrams[--j->nr_zrams];
+			break;
+		}
+	us_mutex_unlock(&j->devices_lock);
+}
+
+/* Opened, and in use; or nothing has changed. *created: see struct opened. */
+static int add(struct job *j, const struct swap_spec *sp, uint64_t ram_bytes, bool *created,
+	       char *name, size_t name_len, char *why, size_t len)
+{
+	struct opened o;
+	int err = open_device(sp, ram_bytes, &o, why, len);
+
 	if (err)
-		log_error("%s: cannot be used as a swap device: %s", d->name, strerror(-err));
+		return err;
+	snprintf(name, name_len, "%s", o.dev->name);
+	*created = o.created;
+	remember_zram(j, &o);
+	err = swap_on(j->swap, o.dev, sp->prio);
+	if (!err)
+		return 0;
+	snprintf(why, len, "%s: cannot be used as a swap device: %s", name,
+		 err == -ENOSPC ? "there are 32 already" : strerror(-err));
+	forget_zram(j, o.dev);
+	dev_destroy(o.dev);
+	if (o.created)
+		(void)unlink(sp->path);
+	return err;
+}
+
+/* ---- at the start ---- */
+
+static int add_first(struct job *j, const struct swap_spec *sp)
+{
+	char name[256], why[512];
+	bool created = false;
+	int err = add(j, sp, j->cfg->ram_bytes, &created, name, sizeof(name), why, sizeof(why));
+
+	if (err)
+		log_error("%s", why);
+	else if (created)
+		j->created[j->nr_created++] = sp->path;
 	return err;
 }
 
@@ -108,29 +207,34 @@ static int add_defaults(struct job *j)
 {
 	struct swap_spec zram = {.type = SWAP_SPEC_ZRAM, .prio = DEFAULT_ZRAM_PRIO};
 	struct swap_spec file = {.type = SWAP_SPEC_FILE, .prio = DEFAULT_FILE_PRIO};
-	int err = add(j, &zram);
+	int err = add_first(j, &zram);
 
 	if (err)
 		return err;
 	snprintf(file.path, sizeof(file.path), DEFAULT_DIR "/uswap-%s-%d.swap", j->id,
 		 (int)getpid());
-	return add(j, &file);
+	return add_first(j, &file);
 }
 
 /* A disk beside RAM in one ring would get every other page, whatever its speed. */
-static void warn_mixed(const struct run_config *cfg)
+static bool is_mixed(struct job *j, int *prio)
 {
-	for (unsigned int a = 0; a < cfg->nr_swaps; a++)
-		for (unsigned int b = a + 1; b < cfg->nr_swaps; b++)
-			if (cfg->swap[a].prio == cfg->swap[b].prio &&
-			    (cfg->swap[a].type == SWAP_SPEC_ZRAM) !=
-				    (cfg->swap[b].type == SWAP_SPEC_ZRAM)) {
-				log_note("a RAM and a disk device share priority %d and are used in "
-					 "turn; give the faster one a higher prio=",
-					 cfg->swap[a].prio);
-				return;
+	struct swap_dev_info devs[SWAP_MAX_DEVS];
+	unsigned int n = swap_list_devs(j->swap, devs);
+
+	for (unsigned int a = 0; a < n; a++)
+		for (unsigned int b = a + 1; b < n; b++)
+			if (devs[a].prio == devs[b].prio &&
+			    devs[a].in_memory != devs[b].in_memory) {
+				*prio = devs[a].prio;
+				return true;
 			}
+	return false;
 }
+
+#define MIXED                                                                                      \
+	"a RAM and a disk device share priority %d and are used in turn; give the faster one a "  \
+	"higher prio="
 
 void devices_forget(struct job *j)
 {
@@ -140,13 +244,147 @@ void devices_forget(struct job *j)
 
 int devices_create(struct job *j)
 {
-	int err = 0;
+	int err = 0, prio;
 
+	us_mutex_init(&j->devices_lock, &devices_class);
 	if (!j->cfg->nr_swaps)
-		return add_defaults(j);
+		err = add_defaults(j);
 	for (unsigned int i = 0; i < j->cfg->nr_swaps && !err; i++)
-		err = add(j, &j->cfg->swap[i]);
-	if (!err)
-		warn_mixed(j->cfg);
-	return err;
+		err = add_first(j, &j->cfg->swap[i]);
+	if (err)
+		return err;
+	devices_set_limits(j, j->cfg->ram_bytes, NULL);
+	if (is_mixed(j, &prio))
+		log_note(MIXED, prio);
+	return 0;
+}
+
+/* ---- on a running job ---- */
+
+static double mib(uint64_t pages)
+{
+	return (double)pages / 256;
+}
+
+int devices_add(struct job *j, const struct swap_spec *sp, char *text, size_t len)
+{
+	struct swap_dev_info devs[SWAP_MAX_DEVS];
+	uint64_t ram = atomic_load(&j->mm.limit), bytes = 0;
+	unsigned int n;
+	bool created;
+	char name[256];
+	int err = add(j, sp, ram, &created, name, sizeof(name), text, len), prio;
+	size_t at;
+
+	if (err)
+		return err;
+	devices_set_limits(j, ram, NULL);
+	n = swap_list_devs(j->swap, devs);
+	for (unsigned int i = 0; i < n; i++)
+		if (!strcmp(devs[i].name, name))
+			bytes = devs[i].size_bytes;
+	at = (size_t)snprintf(text, len, "%s: on, %.1f MiB, priority %d", name,
+			      mib(bytes >> PAGE_SHIFT), sp->prio);
+	if (is_mixed(j, &prio) && at < len)
+		snprintf(text + at, len - at, "; " MIXED, prio);
+	return 0;
+}
+
+/* As /proc/swaps and `uswap swaps` print it: blank, tab, newline, backslash as \ooo. */
+static void unescape(const char *from, char *to, size_t len)
+{
+	size_t n = 0;
+
+	while (*from && n + 1 < len) {
+		int c = 0, k = 1;
+
+		while (from[0] == '\\' && k <= 3 && from[k] >= '0' && from[k] <= '7')
+			c = c * 8 + from[k++] - '0';
+		to[n++] = k == 4 ? (char)c : *from;
+		from += k == 4 ? 4 : 1;
+	}
+	to[n] = 0;
+}
+
+/* Whether a device is called so; if not, text says which there are. */
+static bool resolve(struct job *j, const char *arg, char *name, size_t name_len, char *text,
+		    size_t len)
+{
+	struct swap_dev_info devs[SWAP_MAX_DEVS];
+	unsigned int n = swap_list_devs(j->swap, devs);
+	char plain[sizeof(devs[0].name)];
+	size_t at;
+
+	unescape(arg, plain, sizeof(plain));
+	for (unsigned int i = 0; i < n; i++)
+		if (!strcmp(devs[i].name, arg) || !strcmp(devs[i].name, plain)) {
+			snprintf(name, name_len, "%.255s", devs[i].name);
+			return true;
+		}
+	at = (size_t)snprintf(text, len, "'%.200s': no device is called so; there %s%s", arg,
+			      n == 1 ? "is" : "are", n ? ":" : " none");
+	for (unsigned int i = 0; i < n && at < len; i++)
+		at += (size_t)snprintf(text + at, len - at, "%s %s", i ? "," : "", devs[i].name);
+	return false;
+}
+
+/* Why it stays on, and what has moved. */
+static void explain(int err, const char *name, const struct swap_off_result *r, char *text,
+		    size_t len)
+{
+	if (err == -ENOSPC && r->used_pages > r->room_pages)
+		snprintf(text, len,
+			 "%s: stays on: %.1f MiB are on it, the other devices can take in %.1f MiB",
+			 name, mib(r->used_pages), mib(r->room_pages));
+	else if (err == -ENOTUNIQ)
+		snprintf(text, len, "%s: stays on: several devices are called so", name);
+	else if (err == -EBUSY)
+		snprintf(text, len, "%s: is being taken away already", name);
+	else if (err == -ENOENT)
+		snprintf(text, len, "%s: there is no such device any more", name);
+	else
+		snprintf(text, len, "%s: stays on: %s; %.1f MiB have moved, %.1f MiB are on it", name,
+			 err == -ENOSPC	 ? "the other devices take in no more"
+			 : err == -EINTR ? "interrupted"
+					 : strerror(-err),
+			 mib(r->moved_pages), mib(r->left_pages));
+}
+
+int devices_remove(struct job *j, const char *arg,
+		   bool (*progress)(void *host, const struct swap_off_progress *p), void *host,
+		   char *text, size_t len)
+{
+	struct swap_off_request req = {.progress = progress, .host = host};
+	struct swap_off_result r;
+	char name[256];
+	struct dev *gone;
+	double seconds;
+	size_t at;
+	int err;
+
+	if (!resolve(j, arg, name, sizeof(name), text, len))
+		return -ENOENT;
+	req.name = name;
+	/* What is on the last file may have to go to memory: the larger limit first. */
+	devices_set_limits(j, atomic_load(&j->mm.limit), name);
+	err = swap_off(j->swap, &req, &r, &gone);
+	if (!err) {
+		forget_zram(j, gone);
+		dev_destroy(gone);
+	}
+	devices_set_limits(j, atomic_load(&j->mm.limit), NULL);
+	if (r.lost_pages)
+		log_warn("%s: %llu pages could not be read and are lost", name,
+			 (unsigned long long)r.lost_pages);
+	if (err) {
+		explain(err, name, &r, text, len);
+		return err;
+	}
+	seconds = (double)r.elapsed_ns / 1e9;
+	at = (size_t)snprintf(text, len, "%s: off; %.1f MiB moved in %.2f s, %.0f MiB/s", name,
+			      mib(r.moved_pages), seconds, mib(r.moved_pages) / seconds);
+	if (r.lost_pages && at < len)
+		snprintf(text + at, len - at, "; %llu pages could not be read and are lost",
+			 (unsigned long long)r.lost_pages);
+	return 0;
 }

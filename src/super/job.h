@@ -11,6 +11,7 @@
  *   growth.c     measures the budget       oom.c      ends processes when it is full
  *   unmanaged.c  why a program is not managed
  *   devices.c    makes the swap devices    stat.c, ctl.c  exports
+ *   swapctl.c    swapon and swapoff of a running job
  *   refused.c    memory the kernel refused   limits.c   resource limits
  *
  * Threads: the main loop owns the life of processes; growth, kswapd (out_of_memory) and control
@@ -27,6 +28,7 @@
 #include "base/thread.h"
 #include "mm/mm.h"
 #include "super/super.h"
+#include "swap/swapoff.h"
 
 #define REASON_BYTES 96
 #define MAX_PROCS 16384
@@ -75,14 +77,32 @@ struct keeper_table {
 	_Atomic int pidfd[KEEPER_SLOTS]; /* descriptor + 1; 0: free */
 };
 
+struct job_zram {
+	struct dev *dev;  /* as swap knows it: perhaps with a test device above */
+	struct dev *zram;
+};
+
+/* The one swapon or swapoff that may be under way: swapctl.c. */
+struct swapctl {
+	struct us_thread thread;
+	atomic_bool busy;
+	/* the control thread's before the thread starts, the thread's then */
+	int fd;
+	uint32_t verb;
+	char *arg;
+};
+
 struct job {
 	const struct run_config *cfg;
 	char id[16];
 	uint64_t started_ns;
 	struct mm mm;
 	struct swap *swap;
-	struct dev *zram[SUPER_MAX_SWAPS]; /* whose memory limit follows the budget */
+	struct us_mutex devices_lock;
+	/* protected by devices_lock */
+	struct job_zram zrams[SUPER_MAX_SWAPS]; /* whose memory limit follows the budget */
 	unsigned int nr_zrams;
+
 	const char *created[SUPER_MAX_SWAPS]; /* kept files that this job made */
 	unsigned int nr_created;
 	char agent_path[4096];
@@ -118,6 +138,7 @@ struct job {
 	atomic_bool stop;
 	int stop_fd; /* eventfd: readable once stop is set */
 	struct us_thread growth, ctl;
+	struct swapctl swapctl;
 };
 
 /* supervisor.c */
@@ -196,7 +217,16 @@ void hooks_read(void);
 
 /* devices.c: 0, or -errno after a message. */
 int devices_create(struct job *j);
-uint64_t devices_pool_limit(const struct job *j, uint64_t ram_bytes);
+/*
+ * What compressed memory may take of a budget, now that there are these devices; `leaving` counts as
+ * gone already (NULL: none).
+ */
+void devices_set_limits(struct job *j, uint64_t ram_bytes, const char *leaving);
+/* 0, or -errno and nothing has changed. text: one line, either way. Blocks. */
+int devices_add(struct job *j, const struct swap_spec *sp, char *text, size_t len);
+int devices_remove(struct job *j, const char *name,
+		   bool (*progress)(void *host, const struct swap_off_progress *p), void *host,
+		   char *text, size_t len);
 /* The least budget that what is compressed now leaves room to run in: it cannot be moved on yet. */
 uint64_t devices_least_ram(struct job *j);
 /* A start that failed: removes the files that were to be kept. */
@@ -211,5 +241,13 @@ int report_write(struct job *j);
 
 /* ctl.c */
 int ctl_start(struct job *j);
+void ctl_reply(int fd, int error, const char *text);
+
+/*
+ * swapctl.c: takes fd and arg (malloc'ed) over, answers and frees them. Control thread only. join
+ * after that has ended and job->stop is set.
+ */
+void swapctl_begin(struct job *j, int fd, uint32_t verb, char *arg);
+void swapctl_join(struct job *j);
 
 #endif

@@ -62,23 +62,25 @@ static json_t *json_vmstat(void)
 
 static json_t *json_devices(struct job *j)
 {
+	struct swap_dev_info devs[SWAP_MAX_DEVS];
+	unsigned int n = swap_list_devs(j->swap, devs);
 	json_t *a = json_array();
 
-	for (unsigned int i = 0; i < swap_nr_devs(j->swap); i++) {
-		struct swap_dev_info d;
+	for (unsigned int i = 0; i < n; i++) {
+		const struct swap_dev_info *d = &devs[i];
 		json_t *o = json_object();
 
-		swap_dev_info(j->swap, i, &d);
-		json_object_set_new(o, "name", text(d.name));
-		json_object_set_new(o, "type", text(d.type));
-		json_object_set_new(o, "prio", json_integer(d.prio));
-		json_object_set_new(o, "size", num(d.size_bytes));
-		json_object_set_new(o, "used", num(d.used_bytes));
-		json_object_set_new(o, "peak", num(d.peak_bytes));
-		json_object_set_new(o, "state", text(d.full ? "full" : "on"));
-		json_object_set_new(o, "errors", num(d.errors));
-		json_object_set_new(o, "stored", num(d.stored_bytes));
-		json_object_set_new(o, "compressed", num(d.compressed_bytes));
+		json_object_set_new(o, "name", text(d->name));
+		json_object_set_new(o, "type", text(d->type));
+		json_object_set_new(o, "prio", json_integer(d->prio));
+		json_object_set_new(o, "size", num(d->size_bytes));
+		json_object_set_new(o, "used", num(d->used_bytes));
+		json_object_set_new(o, "peak", num(d->peak_bytes));
+		json_object_set_new(o, "state",
+				    text(d->draining ? "draining" : d->full ? "full" : "on"));
+		json_object_set_new(o, "errors", num(d->errors));
+		json_object_set_new(o, "stored", num(d->stored_bytes));
+		json_object_set_new(o, "compressed", num(d->compressed_bytes));
 		json_array_append_new(a, o);
 	}
 	return a;
@@ -240,6 +242,8 @@ static void print_kib(FILE *f, uint64_t bytes)
 
 char *stat_swaps(struct job *j)
 {
+	struct swap_dev_info devs[SWAP_MAX_DEVS];
+	unsigned int n = swap_list_devs(j->swap, devs);
 	char *out = NULL;
 	size_t len;
 	FILE *f = open_memstream(&out, &len);
@@ -247,17 +251,16 @@ char *stat_swaps(struct job *j)
 	if (!f)
 		return NULL;
 	fprintf(f, "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n");
-	for (unsigned int i = 0; i < swap_nr_devs(j->swap); i++) {
-		struct swap_dev_info d;
+	for (unsigned int i = 0; i < n; i++) {
+		const struct swap_dev_info *d = &devs[i];
 		int width;
 
-		swap_dev_info(j->swap, i, &d);
-		print_escaped(f, d.name, &width);
+		print_escaped(f, d->name, &width);
 		fprintf(f, "%*s%s\t", width < 40 ? 40 - width : 1, " ",
-			strcmp(d.type, "file") != 0 ? "partition" : "file\t");
-		print_kib(f, d.size_bytes);
-		print_kib(f, d.used_bytes);
-		fprintf(f, "%d\n", d.prio);
+			strcmp(d->type, "file") != 0 ? "partition" : "file\t");
+		print_kib(f, d->size_bytes);
+		print_kib(f, d->used_bytes);
+		fprintf(f, "%d\n", d->prio);
 	}
 	fclose(f);
 	return out;

@@ -42,6 +42,11 @@ struct run_config {
 	int verbose;	       /* -1 quiet, 0, 1 (-v) */
 	const char *report_path; /* NULL: none */
 	char *const *argv;     /* the command, NULL-terminated */
+	/*
+	 * What `uswap swapon` sends, as the command line understands it. 0, or -errno with a sentence
+	 * in why.
+	 */
+	int (*parse_spec)(const char *text, struct swap_spec *out, char *why, size_t len);
 	/* test modes, from the environment USWAP_TEST (test builds only) */
 	bool evict_all; /* evict everything as fast as possible, whatever the budget */
 };

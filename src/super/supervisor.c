@@ -405,6 +405,7 @@ static void shut_down(struct job *j)
 	(void)!write(j->stop_fd, &one, sizeof(one));
 	us_thread_join(&j->growth);
 	us_thread_join(&j->ctl);
+	swapctl_join(j);
 	retire_everything(j);
 	mm_stop(&j->mm);
 	(void)report_write(j);

@@ -17,6 +17,8 @@ static const char *const kind_names[NR_ENTRY_KINDS] = {
 
 void swap_usage(struct swap *s, struct swap_usage *u)
 {
+	unsigned int phase = gate_enter(&s->devs_gate);
+
 	memset(u, 0, sizeof(*u));
 	u->cached_bytes = cache_held_bytes(&s->cache);
 	u->nr_entries = atomic_load_explicit(&s->table.nr_live, memory_order_relaxed) -
@@ -28,49 +30,47 @@ void swap_usage(struct swap *s, struct swap_usage *u)
 			    mover_bytes(&s->relocate_now->mover) +
 			    mover_bytes(&s->relocate_back->mover);
 	for (uint32_t i = 0; i < atomic_load(&s->nr_devs); i++) {
-		struct dev *d = s->devs[i].dev;
+		struct dev *d;
 
+		if (!swap_dev_present(&s->devs[i]))
+			continue;
+		d = s->devs[i].dev;
 		if (dev_in_memory(d) && d->ops->memory_bytes)
 			u->pool_bytes += d->ops->memory_bytes(d);
 		if (d->ops->metadata_bytes)
 			u->metadata_bytes += d->ops->metadata_bytes(d);
 		u->metadata_bytes += clusters_bytes(&s->devs[i].clusters);
 	}
+	gate_leave(&s->devs_gate, phase);
 }
 
 uint64_t swap_free_pages(struct swap *s)
 {
+	unsigned int phase = gate_enter(&s->devs_gate);
 	uint64_t n = 0;
 
-	for (uint32_t i = 0; i < atomic_load(&s->nr_devs); i++) {
-		struct swap_dev *sd = &s->devs[i];
-		uint32_t used, peak, usable;
-
-		if (!swap_dev_usable(sd))
-			continue;
-		clusters_usage(&sd->clusters, &used, &peak, &usable);
-		used -= MIN(used, relocate_ready_slots(sd));
-		usable = MAX(swap_dev_max_slots(sd), 1u) - 1;
-		n += usable > used ? usable - used : 0;
-	}
+	for (uint32_t i = 0; i < atomic_load(&s->nr_devs); i++)
+		if (swap_dev_usable(&s->devs[i]))
+			n += swap_dev_room(&s->devs[i]);
+	gate_leave(&s->devs_gate, phase);
 	return n;
 }
 
 bool swap_order_ok(struct swap *s, unsigned int order)
 {
-	for (uint32_t i = 0; i < atomic_load(&s->nr_devs); i++) {
+	unsigned int phase = gate_enter(&s->devs_gate);
+	bool ok = false;
+
+	for (uint32_t i = 0; i < atomic_load(&s->nr_devs) && !ok; i++) {
 		struct swap_dev *sd = &s->devs[i];
 
 		if (!swap_dev_usable(sd))
 			continue;
-		if (clusters_order_ok(&sd->clusters, order))
-			return true;
-		if (relocate_likely(sd, order))
-			return true;
-		if (swap_dev_max_slots(sd) - atomic_load(&sd->dev->nr_slots) >= 2u << order)
-			return true;
+		ok = clusters_order_ok(&sd->clusters, order) || relocate_likely(sd, order) ||
+		     swap_dev_max_slots(sd) - atomic_load(&sd->dev->nr_slots) >= 2u << order;
 	}
-	return false;
+	gate_leave(&s->devs_gate, phase);
+	return ok;
 }
 
 unsigned int swap_nr_devs(struct swap *s)
@@ -78,16 +78,17 @@ unsigned int swap_nr_devs(struct swap *s)
 	return atomic_load(&s->nr_devs);
 }
 
-void swap_dev_info(struct swap *s, unsigned int i, struct swap_dev_info *info)
+/* devs_lock held: the device is there as long as it is. */
+static void describe(struct swap_dev *sd, struct swap_dev_info *info)
 {
-	struct swap_dev *sd = &s->devs[i];
 	uint32_t used, peak, usable;
 
 	clusters_usage(&sd->clusters, &used, &peak, &usable);
 	used -= MIN(used, relocate_ready_slots(sd));
 	*info = (struct swap_dev_info){
-		.name = sd->dev->name,
 		.type = sd->dev->ops->type,
+		.in_memory = dev_in_memory(sd->dev),
+		.draining = atomic_load(&sd->state) == DEV_DRAINING,
 		.prio = sd->prio,
 		.size_bytes = (uint64_t)usable << PAGE_SHIFT,
 		.used_bytes = (uint64_t)used << PAGE_SHIFT,
@@ -97,6 +98,31 @@ void swap_dev_info(struct swap *s, unsigned int i, struct swap_dev_info *info)
 		.stored_bytes = atomic_load(&sd->dev->stored_pages) << PAGE_SHIFT,
 		.compressed_bytes = atomic_load(&sd->dev->stored_bytes),
 	};
+	memcpy(info->name, sd->dev->name, sizeof(info->name));
+}
+
+bool swap_dev_info(struct swap *s, unsigned int i, struct swap_dev_info *info)
+{
+	bool there;
+
+	us_mutex_lock(&s->devs_lock);
+	there = i < MAX_DEVS && swap_dev_present(&s->devs[i]);
+	if (there)
+		describe(&s->devs[i], info);
+	us_mutex_unlock(&s->devs_lock);
+	return there;
+}
+
+unsigned int swap_list_devs(struct swap *s, struct swap_dev_info *info)
+{
+	unsigned int n = 0;
+
+	us_mutex_lock(&s->devs_lock);
+	for (uint32_t i = 0; i < atomic_load(&s->nr_devs); i++)
+		if (swap_dev_present(&s->devs[i]))
+			describe(&s->devs[i], &info[n++]);
+	us_mutex_unlock(&s->devs_lock);
+	return n;
 }
 
 /* ---- consistency ---- */
@@ -153,7 +179,7 @@ static void tally_entry(struct swap *s, swp_t e, struct tally *t)
 		t->buf_bytes += PAGE_SIZE << p->order;
 		break;
 	case ENTRY_DEVICE:
-		if (p->dev >= atomic_load(&s->nr_devs) || !p->slot ||
+		if (!swap_dev_present(&s->devs[p->dev]) || !p->slot ||
 		    p->slot & ((1u << p->order) - 1))
 			swap_bug("entry %u: device %u slot %u", e, p->dev, p->slot);
 		t->dev_pages[p->dev] += 1u << p->order;
@@ -204,6 +230,8 @@ void swap_check(struct swap *s)
 	for (uint32_t i = 0; i < atomic_load(&s->nr_devs); i++) {
 		uint32_t used, peak, usable;
 
+		if (!swap_dev_present(&s->devs[i]))
+			continue;
 		clusters_check(&s->devs[i].clusters);
 		clusters_usage(&s->devs[i].clusters, &used, &peak, &usable);
 		if (used != t.dev_pages[i] + relocate_ready_slots(&s->devs[i]))
@@ -215,6 +243,7 @@ void swap_check(struct swap *s)
 char *swap_entry_to_text(struct swap *s, swp_t e, char *buf, size_t len)
 {
 	struct entry copy;
+	char where[64] = "";
 
 	if (!e || e >= atomic_load(&s->table.next_unused)) {
 		snprintf(buf, len, "entry %u: none", e);
@@ -225,10 +254,12 @@ char *swap_entry_to_text(struct swap *s, swp_t e, char *buf, size_t len)
 	copy.order = entry_of(&s->table, e)->order;
 	copy.dev = entry_of(&s->table, e)->dev;
 	copy.slot = entry_of(&s->table, e)->slot;
+	if (copy.kind == ENTRY_DEVICE)
+		snprintf(where, sizeof(where), "%.63s", s->devs[copy.dev].dev->name);
 	entry_unlock(&s->table, e);
 	if (copy.kind == ENTRY_DEVICE)
 		snprintf(buf, len, "entry %u: DEVICE %s slot %u order %u refs %u", e,
-			 s->devs[copy.dev].dev->name, copy.slot, copy.order,
+			 where, copy.slot, copy.order,
 			 atomic_load(&entry_of(&s->table, e)->refs));
 	else
 		snprintf(buf, len, "entry %u: %s order %u refs %u", e,

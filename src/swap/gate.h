@@ -11,8 +11,12 @@
  * before, twice. Once would not do: a reader may have read the phase, been delayed, and counted in
  * the phase that an earlier drain had found empty already.
  *
+ * And one drain at a time: two that turn the phase between each other's turns could both look at
+ * the same phase twice, and miss a reader in the other one. So drain takes the gate's own lock.
+ *
  * Context: enter and leave are one atomic each and never block. drain sleeps in short steps until
- * the readers have left, as long as their device takes; one at a time (the caller's lock).
+ * the readers have left, as long as their device takes. RANK_CACHE - 1, together with the lock of
+ * the array of devices, which is never held over a drain.
  */
 #ifndef USWAP_SWAP_GATE_H
 #define USWAP_SWAP_GATE_H
@@ -20,18 +24,18 @@
 #include <stdatomic.h>
 
 #include "base/clock.h"
+#include "base/lock.h"
 
 #define GATE_PAUSE_NS (20 * NSEC_PER_USEC)
-#ifdef USWAP_MUTANT_GATE_ONE_TURN
-#define GATE_TURNS 1
-#else
-#define GATE_TURNS 2
-#endif
 
 struct gate {
 	_Atomic uint32_t phase;
 	_Atomic uint32_t readers[2];
+	struct us_mutex drain_lock;
 };
+
+void gate_init(struct gate *g);
+void gate_deinit(struct gate *g); /* also of one that is all zeros */
 
 /* Returns the phase, for gate_leave(). */
 static inline unsigned int gate_enter(struct gate *g)
@@ -47,14 +51,6 @@ static inline void gate_leave(struct gate *g, unsigned int phase)
 	atomic_fetch_sub(&g->readers[phase], 1);
 }
 
-static inline void gate_drain(struct gate *g)
-{
-	for (int turn = 0; turn < GATE_TURNS; turn++) {
-		unsigned int before = atomic_fetch_add(&g->phase, 1) & 1;
-
-		while (atomic_load(&g->readers[before]))
-			clock_sleep_ns(GATE_PAUSE_NS);
-	}
-}
+void gate_drain(struct gate *g);
 
 #endif

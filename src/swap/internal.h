@@ -31,7 +31,7 @@
 #include "swap/gate.h"
 #include "swap/swap.h"
 
-#define MAX_DEVS 32
+#define MAX_DEVS SWAP_MAX_DEVS
 #define WRITE_FOLIOS 128u
 #define WRITE_PIECES 64 /* of a folio that is split */
 #define JOIN_PAGES 32	/* single pages that share one io: several ios stay in flight */
@@ -40,6 +40,18 @@
 #define MAX_WRITE_ERRORS 8
 /* A device that reported -ENOSPC is asked again after this, or when slots of it are freed. */
 #define FULL_RETRY_NS (1000 * 1000 * 1000ull)
+
+/*
+ * Life of a device number. A number is NONE again only when nothing names it: no entry, no reader of
+ * the array (devs_gate), no load or free that is on its last steps (swap_dev.gate).
+ */
+enum dev_state {
+	DEV_NONE,     /* free for the next device */
+	DEV_STARTING, /* taken by swap_on(), which nobody else can see yet */
+	DEV_ON,
+	DEV_DRAINING, /* takes nothing in; swap_off() moves elsewhere what is there */
+	DEV_LEAVING,  /* empty, and not to be looked at any more */
+};
 
 #define READY_RUNS 128u /* of one order */
 
@@ -60,13 +72,15 @@ struct swap_dev {
 	struct swap *swap;
 	struct dev *dev;
 	int prio;
+	_Atomic int state; /* enum dev_state; written under devs_lock */
 	struct clusters clusters;
 	_Atomic uint64_t full_since_ns; /* 0: not full */
 	atomic_bool failed;
 	_Atomic uint32_t write_errors;
 	atomic_bool read_error_logged, full_logged;
 	atomic_bool grown_out; /* the last attempt to grow gave nothing */
-	struct gate gate;      /* loads of DEVICE entries that are here */
+	/* Loads of DEVICE entries that are here; and whoever calls the device or frees its slots. */
+	struct gate gate;
 	_Atomic uint64_t freed; /* slots, ever; those of folios that were relocated do not count */
 	_Atomic uint64_t reclaimed_ns; /* when that was asked for last */
 	atomic_bool reclaim_wanted; /* the worker is to let go of cached slots */
@@ -154,11 +168,18 @@ struct swap {
 	_Atomic uint32_t nr_loads; /* from swap_load() until their reference is dropped */
 	_Atomic uint32_t nr_pieces; /* entries that only hold a part of another one */
 
-	struct swap_dev devs[MAX_DEVS]; /* by number, which entries hold; only grows */
-	_Atomic uint32_t nr_devs;
+	struct swap_dev devs[MAX_DEVS]; /* by number, which entries hold */
+	_Atomic uint32_t nr_devs;	/* numbers that were ever used; only grows */
+	/*
+	 * Whoever goes through devs[] without an entry on the device that he looks at is in here, and
+	 * looks at state first. swap_off() changes the state, then drains this gate: nobody is left
+	 * who took the device for what it was. It may be held over the growth of a file.
+	 */
+	struct gate devs_gate;
 	struct us_mutex devs_lock;
 	/* protected by devs_lock */
-	uint8_t by_prio[MAX_DEVS]; /* numbers, highest priority first */
+	uint8_t by_prio[MAX_DEVS]; /* numbers of the devices that are ON, highest priority first */
+	uint32_t nr_by_prio;
 	struct turn turns[MAX_DEVS]; /* by position of the first device of a priority */
 
 	struct writeout writeout;
@@ -218,13 +239,23 @@ void split_free(struct swap *s, swp_t first);
 
 /* ---- place.c ---- */
 
-/* False while nothing should be written to it. */
+/* False while nothing should be written to it. In devs_gate, or with slots on it. */
 bool swap_dev_usable(struct swap_dev *sd);
+/* Is there a device to look at (figures, not allocation)? In devs_gate or with devs_lock. */
+bool swap_dev_present(struct swap_dev *sd);
+/* Device n takes part in the walk, or no longer. devs_lock held. */
+void swap_dev_enlist(struct swap *s, unsigned int n);
+void swap_dev_unlist(struct swap *s, unsigned int n);
+/* Pages that it can still take in, as far as known. */
+uint64_t swap_dev_room(struct swap_dev *sd);
 /* The devices in the order in which a folio should try them. Returns how many. */
 unsigned int swap_dev_walk(struct swap *s, uint8_t *walk);
 /* Counts pages against the turn of the devices of dev's priority. */
 void swap_dev_charge(struct swap *s, unsigned int dev, uint32_t nr_pages);
-/* Slots for 2^order pages; grows the device if it can. Blocks on the disk then. 0: none. */
+/*
+ * Slots for 2^order pages; grows the device if it can. Blocks on the disk then. 0: none. In
+ * devs_gate since before the device was found ON.
+ */
 uint32_t swap_dev_alloc(struct swap_dev *sd, unsigned int order);
 /* The same for a whole folio that is swapped out: by moving others, if need be (relocate.h). */
 uint32_t swap_dev_alloc_folio(struct swap_dev *sd, unsigned int order);

@@ -38,9 +38,10 @@ bool swap_keep(struct swap *s, swp_t e, uint32_t n)
 	entry_assert_live(&s->table, e);
 	entry_lock(&s->table, e);
 	kept = atomic_load_explicit(&p->kept, memory_order_relaxed);
-	if (p->kind == ENTRY_DEVICE && n <= UINT16_MAX - kept &&
-	    !dev_in_memory(s->devs[p->dev].dev)) {
-		sd = &s->devs[p->dev];
+	/* e is on the device as long as its shard is locked, and so the device is there. */
+	sd = &s->devs[p->dev];
+	if (p->kind == ENTRY_DEVICE && n <= UINT16_MAX - kept && !dev_in_memory(sd->dev) &&
+	    atomic_load(&sd->state) == DEV_ON) {
 		clusters_usage(&sd->clusters, &used, &peak, &usable);
 		keep = used <= (swap_dev_max_slots(sd) - 1) / 2;
 	}

@@ -112,7 +112,10 @@ static bool has_piece_on(struct swap *s, swp_t first, unsigned int dev)
 	return false;
 }
 
-/* Where e is. False: it has nothing on the device. */
+/*
+ * Where e is. False: it has nothing on the device. On the device: in its gate from here on, so that
+ * these slots hold e until mover_read() has read them, whoever moves it meanwhile.
+ */
 static bool look_whole(struct swap *s, struct move_item *it, unsigned int from)
 {
 	struct entry *p = entry_of(&s->table, it->entry);
@@ -126,13 +129,18 @@ static bool look_whole(struct swap *s, struct move_item *it, unsigned int from)
 	it->order = p->order;
 	if (it->kind == ENTRY_SPLIT)
 		phase = gate_enter(&s->split_gate);
+	there = it->kind == ENTRY_DEVICE && it->dev == from;
+	if (there) {
+		it->gate = &s->devs[from].gate;
+		it->phase = gate_enter(it->gate);
+	}
 	entry_unlock(&s->table, it->entry);
 	if (it->kind == ENTRY_SPLIT) {
 		there = has_piece_on(s, it->slot, from);
 		gate_leave(&s->split_gate, phase);
 		return there;
 	}
-	return it->kind == ENTRY_DEVICE && it->dev == from;
+	return there;
 }
 
 /* The lock of the folio's shard is held, so its pieces stay. Returns items added. */
@@ -197,84 +205,11 @@ static unsigned int look(struct mover *m, const struct move_request *req, unsign
 	return look_whole(m->swap, &m->items[at], req->from);
 }
 
-static void leave_gate(struct move_item *it)
+void mover_leave_gate(struct move_item *it)
 {
 	if (it->gate)
 		gate_leave(it->gate, it->phase);
 	it->gate = NULL;
-}
-
-/* ---- reading ---- */
-
-static void one_done(struct mover *m)
-{
-	us_mutex_lock(&m->done_lock);
-	if (--m->pending == 0)
-		us_cond_signal(&m->done);
-	us_mutex_unlock(&m->done_lock);
-}
-
-static void load_done(struct swap_load *l)
-{
-	struct move_item *it = container_of(l, struct move_item, load);
-
-	it->result = l->result;
-	one_done(it->m);
-}
-
-static void piece_read(struct dev_io *io)
-{
-	struct move_item *it = container_of(io, struct move_item, load.io);
-	struct swap *s = it->m->swap;
-
-	it->result = load_check(s, &it->load, entry_of(&s->table, it->piece)->hash);
-	one_done(it->m);
-}
-
-static void start_read(struct move_item *it)
-{
-	struct swap *s = it->m->swap;
-
-	if (!it->piece) {
-		swap_load(s, &it->load);
-		return;
-	}
-	it->load.swap = s;
-	it->load.io = (struct dev_io){.op = DEV_READ,
-				      .slot = it->slot,
-				      .nr_pages = 1u << it->order,
-				      .buf = it->load.buf,
-				      .done = piece_read,
-				      .priv = &s->devs[it->dev]};
-	dev_submit(s->devs[it->dev].dev, &it->load.io);
-}
-
-static void load_all(struct mover *m, unsigned int n)
-{
-	char *buf = m->buf;
-	uint32_t pages = 0;
-
-	us_mutex_lock(&m->done_lock);
-	m->pending = n;
-	us_mutex_unlock(&m->done_lock);
-	for (unsigned int i = 0; i < n; i++)
-		pages += 1u << m->items[i].order;
-	if (pages > atomic_load_explicit(&m->peak_pages, memory_order_relaxed))
-		atomic_store_explicit(&m->peak_pages, pages, memory_order_relaxed);
-	for (unsigned int i = 0; i < n; i++) {
-		struct move_item *it = &m->items[i];
-
-		it->load = (struct swap_load){.entry = it->entry, .buf = buf, .done = load_done,
-					      .moving = true};
-		buf += PAGE_SIZE << it->order;
-		start_read(it);
-	}
-	us_mutex_lock(&m->done_lock);
-	while (m->pending)
-		us_cond_wait(&m->done, &m->done_lock);
-	us_mutex_unlock(&m->done_lock);
-	for (unsigned int i = 0; i < n; i++)
-		leave_gate(&m->items[i]);
 }
 
 /* ---- writing ---- */
@@ -333,7 +268,7 @@ static void copy_all(struct mover *m, unsigned int dev, unsigned int n)
 		int r = to ? sd->dev->ops->copy_slots(sd->dev, it->slot, to, 1u << it->order)
 			   : -ENOSPC;
 
-		leave_gate(it);
+		mover_leave_gate(it);
 		if (!r) {
 			placed(it, dev, to);
 			continue;
@@ -479,7 +414,7 @@ void mover_move_locked(struct mover *m, const struct move_request *req, const sw
 	if (req->window_nr && s->devs[req->from].dev->ops->copy_slots) {
 		copy_all(m, req->from, nr);
 	} else {
-		load_all(m, nr);
+		mover_read(m, nr);
 		write_all(m, req, nr);
 	}
 	settle(m, req, nr, res);

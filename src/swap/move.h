@@ -30,7 +30,7 @@ struct move_result {
 };
 
 struct move_item {
-	struct swap_load load;
+	struct swap_load load; /* its buf and result, however it was read */
 	struct mover *m;
 	swp_t entry;
 	unsigned int order;
@@ -43,12 +43,20 @@ struct move_item {
 	swp_t first; /* of its pieces */
 	struct gate *gate; /* that was entered when it was looked at, or NULL */
 	unsigned int phase;
-	int result; /* of the copy, or of the piece's read */
+	int result; /* of the copy or the read */
+	bool again;   /* is to be read alone */
 	/* where it goes */
 	enum entry_kind new_kind; /* ENTRY_FREE: nowhere yet */
 	unsigned int new_dev;
 	uint32_t new_slot;
 	bool freeing; /* the old place is to be freed */
+};
+
+/* Folios in neighbouring slots, which are read with one io. */
+struct move_run {
+	struct dev_io io;
+	struct mover *m;
+	unsigned int first, nr; /* items */
 };
 
 struct mover {
@@ -58,6 +66,7 @@ struct mover {
 	struct write_set set;
 	struct move_item items[MOVE_FOLIOS];
 	struct write_io ios[MOVE_FOLIOS];
+	struct move_run runs[MOVE_FOLIOS];
 	char *buf; /* WRITE_PAGES pages */
 	struct us_mutex done_lock;
 	struct us_cond done;
@@ -96,5 +105,9 @@ void mover_move(struct mover *m, const struct move_request *req, const swp_t *e,
 /* The same by who holds m->lock. */
 void mover_move_locked(struct mover *m, const struct move_request *req, const swp_t *e,
 		       unsigned int n, struct move_result *res);
+
+/* move_read.c: reads the first n items into buf and judges them; leaves their gates. */
+void mover_read(struct mover *m, unsigned int n);
+void mover_leave_gate(struct move_item *it);
 
 #endif

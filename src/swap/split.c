@@ -173,6 +173,9 @@ static bool submit_piece_and_test_done(struct swap_load *l)
 {
 	struct entry *p = entry_of(&l->swap->table, l->piece);
 	struct swap_dev *sd = &l->swap->devs[p->dev];
+	/* As in load_from_device(). The piece is there to hold it: split_gate, which l is in. */
+	unsigned int phase = gate_enter(&sd->gate);
+	bool done;
 
 	l->io = (struct dev_io){
 		.op = DEV_READ,
@@ -184,7 +187,9 @@ static bool submit_piece_and_test_done(struct swap_load *l)
 	};
 	atomic_store(&l->turn, TURN_SUBMITTER);
 	dev_submit(sd->dev, &l->io);
-	return atomic_exchange(&l->turn, TURN_LEFT) == TURN_DONE;
+	done = atomic_exchange(&l->turn, TURN_LEFT) == TURN_DONE;
+	gate_leave(&sd->gate, phase);
+	return done;
 }
 
 void split_load(struct swap_load *l, swp_t first)

@@ -54,6 +54,10 @@ struct swap *swap_create(const struct swap_config *cfg, int *err)
 	if (!s->cfg.max_entries)
 		s->cfg.max_entries = MAX_ENTRIES;
 	us_mutex_init(&s->devs_lock, &devs_class);
+	gate_init(&s->devs_gate);
+	gate_init(&s->split_gate);
+	for (unsigned int i = 0; i < MAX_DEVS; i++)
+		gate_init(&s->devs[i].gate);
 	*err = entry_table_init(&s->table, s->cfg.max_entries);
 	if (!*err)
 		*err = dedup_init(&s->dedup, &s->table);
@@ -82,11 +86,14 @@ void swap_destroy(struct swap *s)
 	if (s->writeout.lock.cls)
 		swap_check(s);
 #endif
-	for (uint32_t i = 0; i < atomic_load(&s->nr_devs); i++) {
+	for (uint32_t i = 0; i < MAX_DEVS; i++) {
 		dev_destroy(s->devs[i].dev);
 		clusters_deinit(&s->devs[i].clusters);
 		relocate_dev_deinit(&s->devs[i].relocate);
+		gate_deinit(&s->devs[i].gate);
 	}
+	gate_deinit(&s->devs_gate);
+	gate_deinit(&s->split_gate);
 	free_relocator(s->relocate_now);
 	free_relocator(s->relocate_back);
 	writeout_deinit(&s->writeout);
@@ -95,6 +102,26 @@ void swap_destroy(struct swap *s)
 	entry_table_deinit(&s->table);
 	us_mutex_deinit(&s->devs_lock);
 	free(s);
+}
+
+/* A number that nothing names. -ENOSPC: all are in use. */
+static int take_number(struct swap *s)
+{
+	int n = -ENOSPC, err = 0;
+
+	us_mutex_lock(&s->devs_lock);
+	if (!s->cfg.no_worker && !s->worker.thread.running)
+		err = worker_start(s);
+	for (int i = 0; i < MAX_DEVS && n < 0 && !err; i++)
+		if (atomic_load(&s->devs[i].state) == DEV_NONE)
+			n = i;
+	if (n >= 0) {
+		atomic_store(&s->devs[n].state, DEV_STARTING);
+		if ((uint32_t)n >= atomic_load(&s->nr_devs))
+			atomic_store(&s->nr_devs, (uint32_t)n + 1);
+	}
+	us_mutex_unlock(&s->devs_lock);
+	return err ? err : n;
 }
 
 static bool is_cached(void *host, uint32_t owner)
@@ -152,33 +179,42 @@ static int init_slots(struct swap *s, uint32_t n, struct dev *d)
 	return r;
 }
 
+/*
+ * All that a device needs is set up while nobody looks at its number; then one step, under
+ * devs_lock, makes it visible: in the walk and in lists together.
+ */
 int swap_on(struct swap *s, struct dev *d, int prio)
 {
-	uint32_t n, at;
-	int err;
+	struct swap_dev *sd;
+	int n, err;
 
 	if (prio < -1 || prio > 32767)
 		return -EINVAL;
-	us_mutex_lock(&s->devs_lock);
-	n = atomic_load(&s->nr_devs);
-	err = n == MAX_DEVS ? -EBUSY : 0;
-	if (!err && !s->cfg.no_worker && !s->worker.thread.running)
-		err = worker_start(s);
-	if (!err)
-		err = init_slots(s, n, d);
-	if (err) {
-		us_mutex_unlock(&s->devs_lock);
-		return err;
+	n = take_number(s);
+	if (n < 0)
+		return n;
+	sd = &s->devs[n];
+	err = init_slots(s, (uint32_t)n, d);
+	if (!err) {
+		sd->prio = prio;
+		atomic_store(&sd->full_since_ns, 0);
+		atomic_store(&sd->failed, false);
+		atomic_store(&sd->write_errors, 0);
+		atomic_store(&sd->read_error_logged, false);
+		atomic_store(&sd->full_logged, false);
+		atomic_store(&sd->grown_out, false);
+		atomic_store(&sd->freed, 0);
+		atomic_store(&sd->reclaimed_ns, 0);
+		atomic_store(&sd->reclaim_wanted, false);
+	} else {
+		sd->dev = NULL;
 	}
-	s->devs[n].prio = prio;
-	for (at = n; at && s->devs[s->by_prio[at - 1]].prio < prio; at--)
-		s->by_prio[at] = s->by_prio[at - 1];
-	s->by_prio[at] = (uint8_t)n;
-	/* Turns are kept by position; the positions have just moved. */
-	memset(s->turns, 0, sizeof(s->turns));
-	atomic_store(&s->nr_devs, n + 1);
+	us_mutex_lock(&s->devs_lock);
+	if (!err)
+		swap_dev_enlist(s, (unsigned int)n);
+	atomic_store(&sd->state, err ? DEV_NONE : DEV_ON);
 	us_mutex_unlock(&s->devs_lock);
-	return 0;
+	return err;
 }
 
 /* ---- into the cache ---- */
@@ -310,6 +346,8 @@ void swap_put(struct swap *s, swp_t e, uint32_t n)
 void swap_dev_free_slots(struct swap *s, unsigned int dev, uint32_t slot, unsigned int order)
 {
 	struct swap_dev *sd = &s->devs[dev];
+	/* The slots keep the device until they are free; the gate, until this call has left it. */
+	unsigned int phase = gate_enter(&sd->gate);
 
 #ifdef USWAP_MUTANT_SLOTS_BEFORE_CONTENT
 	clusters_free(&sd->clusters, slot, order);
@@ -323,6 +361,7 @@ void swap_dev_free_slots(struct swap *s, unsigned int dev, uint32_t slot, unsign
 	atomic_store_explicit(&sd->full_since_ns, 0, memory_order_relaxed);
 	if (unlikely(atomic_load_explicit(&sd->clusters.nr_discard, memory_order_relaxed)))
 		worker_wake(s);
+	gate_leave(&sd->gate, phase);
 }
 
 void free_place(struct swap *s, enum entry_kind kind, unsigned int dev, uint32_t slot,
@@ -371,30 +410,21 @@ unsigned int swap_order(struct swap *s, swp_t e)
 	return entry_of(&s->table, e)->order;
 }
 
-/* kind and device of e at this moment; dev is NULL unless it is on a device. */
-static enum entry_kind look_at(struct swap *s, swp_t e, struct swap_dev **sd)
-{
-	struct entry *p = entry_of(&s->table, e);
-	enum entry_kind kind;
-
-	entry_assert_live(&s->table, e);
-	entry_lock(&s->table, e);
-	kind = p->kind;
-	*sd = kind == ENTRY_DEVICE ? &s->devs[p->dev] : NULL;
-	entry_unlock(&s->table, e);
-	return kind;
-}
-
 /* ---- back ---- */
 
 bool swap_load_is_fast(struct swap *s, swp_t e)
 {
-	struct swap_dev *sd;
-	enum entry_kind kind = look_at(s, e, &sd);
+	struct entry *p = entry_of(&s->table, e);
+	bool fast;
 
-	if (kind == ENTRY_DEVICE)
-		return dev_in_memory(sd->dev);
-	return kind != ENTRY_SPLIT;
+	entry_assert_live(&s->table, e);
+	entry_lock(&s->table, e);
+	if (p->kind == ENTRY_DEVICE)
+		fast = dev_in_memory(s->devs[p->dev].dev);
+	else
+		fast = p->kind != ENTRY_SPLIT;
+	entry_unlock(&s->table, e);
+	return fast;
 }
 
 void load_finish(struct swap_load *l, int result)
@@ -429,16 +459,19 @@ int load_check(struct swap *s, struct swap_load *l, struct hash128 expected)
 	struct swap_dev *sd = l->io.priv;
 	uint32_t nr = l->io.nr_pages;
 
+	/* What a mover cannot read it may read again, and says itself what is lost. */
 	if (l->io.result) {
 		dedup_remove(&s->dedup, l->entry);
 		vmstat_add(VMSTAT_swap_io_error, 1);
-		log_read_error(sd, "a read failed");
+		if (!l->moving)
+			log_read_error(sd, "a read failed");
 		return -EIO;
 	}
 	if (!hash_equal(hash_folio(l->io.buf, nr * PAGE_SIZE), expected)) {
 		dedup_remove(&s->dedup, l->entry);
 		vmstat_add(VMSTAT_swap_corrupt, 1);
-		log_read_error(sd, "returned content that differs from what was written");
+		if (!l->moving)
+			log_read_error(sd, "returned content that differs from what was written");
 		return -EBADMSG;
 	}
 	if (!l->moving)
@@ -462,6 +495,9 @@ static void device_load_done(struct dev_io *io)
 static void load_from_device(struct swap_load *l, struct swap_dev *sd, uint32_t slot,
 			     unsigned int order)
 {
+	/* l may be over, its folio moved and the device empty before dev_submit() has returned. */
+	unsigned int phase = gate_enter(&sd->gate);
+
 	l->io = (struct dev_io){
 		.op = DEV_READ,
 		.slot = slot,
@@ -471,6 +507,7 @@ static void load_from_device(struct swap_load *l, struct swap_dev *sd, uint32_t 
 		.priv = sd,
 	};
 	dev_submit(sd->dev, &l->io);
+	gate_leave(&sd->gate, phase);
 }
 
 /* The pin keeps the buffer while the copy runs without a lock, even if e goes to a device. */

@@ -41,8 +41,13 @@ struct swap *swap_create(const struct swap_config *cfg, int *err);
 /* Frees all devices too. No load or write may be in flight. Takes NULL. */
 void swap_destroy(struct swap *s);
 
-/* Adds a device, which swap owns from now on. prio -1..32767; higher first. 0 or -errno. */
+/*
+ * Adds a device, which swap owns from now on, at any time. prio -1..32767; higher first. 0; or
+ * -EINVAL, -ENOMEM, -ENOSPC (32 devices are there): nothing has changed, and d is the caller's.
+ */
 int swap_on(struct swap *s, struct dev *d, int prio) __must_check;
+
+/* Taking one away: swapoff.h */
 
 /* ---- into the cache ---- */
 
@@ -182,16 +187,27 @@ void swap_usage(struct swap *s, struct swap_usage *u);
 /* Pages that devices can still take in, as far as known (growing files by what they may become). */
 uint64_t swap_free_pages(struct swap *s);
 
+#define SWAP_MAX_DEVS 32
+
 struct swap_dev_info {
-	const char *name, *type;
+	char name[256];
+	const char *type; /* constant */
 	int prio;
+	bool in_memory;
+	bool draining; /* swap_off() is emptying it */
 	uint64_t size_bytes; /* usable (a growing file: what it is now) */
 	uint64_t used_bytes, peak_bytes;
 	bool full;
 	uint64_t errors, stored_bytes, compressed_bytes; /* raw bytes of content; bytes they take */
 };
+/*
+ * All devices, by number, as they are at one moment: never one twice, one half set up, or one left
+ * out that was there all the time. Fills at most SWAP_MAX_DEVS, returns how many.
+ */
+unsigned int swap_list_devs(struct swap *s, struct swap_dev_info *info);
+/* Numbers that were ever used; one by one. False: no device has the number now. */
 unsigned int swap_nr_devs(struct swap *s);
-void swap_dev_info(struct swap *s, unsigned int i, struct swap_dev_info *info);
+bool swap_dev_info(struct swap *s, unsigned int i, struct swap_dev_info *info);
 
 /* Walks every invariant; aborts with a message. Call with nothing in flight. */
 void swap_check(struct swap *s);

@@ -59,8 +59,14 @@ static void look_at_all(struct swap *s)
 
 	do {
 		more = false;
-		for (uint32_t i = 0; i < atomic_load(&s->nr_devs); i++)
-			more |= look_at(s, i);
+		for (uint32_t i = 0; i < atomic_load(&s->nr_devs); i++) {
+			/* Not the gate of the device, which a mover drains while we are at it. */
+			unsigned int phase = gate_enter(&s->devs_gate);
+
+			if (atomic_load(&s->devs[i].state) == DEV_ON)
+				more |= look_at(s, i);
+			gate_leave(&s->devs_gate, phase);
+		}
 		watch_beat(s->worker.watch);
 	} while (more && !atomic_load(&s->worker.stop));
 	relocate_trim(s);

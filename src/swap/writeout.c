@@ -116,7 +116,7 @@ static void placed(struct write_io *wio, unsigned int dev, uint32_t slot, bool l
  * when these are used up, on one that refused it for compressing poorly, with DEV_IO_LAST. That
  * flag is given at once where no other device is left. False: nobody takes it.
  */
-static bool place(struct swap *s, struct write_io *wio)
+static bool place_in_gate(struct swap *s, struct write_io *wio)
 {
 	uint8_t walk[MAX_DEVS];
 	unsigned int n = swap_dev_walk(s, walk);
@@ -148,6 +148,19 @@ static bool place(struct swap *s, struct write_io *wio)
 	return false;
 }
 
+/*
+ * In the gate from the walk to the allocation: swap_off() drains it after it has taken a device off
+ * the list, so no slot is given out there afterwards. Once there are slots they hold the device.
+ */
+static bool place(struct swap *s, struct write_io *wio)
+{
+	unsigned int phase = gate_enter(&s->devs_gate);
+	bool placed = place_in_gate(s, wio);
+
+	gate_leave(&s->devs_gate, phase);
+	return placed;
+}
+
 void count_written(struct swap *s, const struct write_io *wio)
 {
 	/* A folio that was split has gone as single pages, whatever the pieces were. */
@@ -170,6 +183,8 @@ void count_written(struct swap *s, const struct write_io *wio)
 static void refused(struct swap *s, struct write_io *wio, int err)
 {
 	struct swap_dev *sd = &s->devs[wio->dev];
+	/* The device is needed for a moment longer than the slots that hold it. */
+	unsigned int phase = gate_enter(&s->devs_gate);
 
 	if (err == -E2BIG)
 		wio->refused |= 1u << wio->dev;
@@ -181,6 +196,7 @@ static void refused(struct swap *s, struct write_io *wio, int err)
 	clusters_free(&sd->clusters, wio->slot, wio->order);
 	if (wio->lead == wio)
 		swap_dev_write_failed(sd, err);
+	gate_leave(&s->devs_gate, phase);
 	wio->state = WRITE_IDLE;
 }
 
@@ -328,8 +344,8 @@ static bool store_in_pieces(struct swap *s, struct write_io *wio)
 				  memory_order_relaxed);
 	first = split_write(s, &s->writeout.set, wio);
 	if (first) {
-		leave_cache(s, wio, ENTRY_SPLIT, first);
 		split_set_owner(s, first, wio->entry);
+		leave_cache(s, wio, ENTRY_SPLIT, first);
 	}
 	return first;
 }
@@ -347,9 +363,13 @@ static uint64_t write_batch(struct swap *s, unsigned int n)
 		struct write_io *wio = &w->ios[i];
 
 		if (wio->state == WRITE_STORED) {
-			leave_cache(s, wio, ENTRY_DEVICE, wio->slot);
+			/*
+			 * The owner first: as soon as the entry names the slots somebody may move it
+			 * and free them. Who finds it by its owner too early sees that it is cached.
+			 */
 			clusters_set_owner(&s->devs[wio->dev].clusters, wio->slot, wio->order,
 					   wio->entry);
+			leave_cache(s, wio, ENTRY_DEVICE, wio->slot);
 			left += 1u << wio->order;
 		} else if (store_in_pieces(s, wio)) {
 			left += 1u << wio->order;
@@ -363,11 +383,26 @@ static uint64_t write_batch(struct swap *s, unsigned int n)
 
 static bool any_usable(struct swap *s)
 {
+	unsigned int phase = gate_enter(&s->devs_gate);
+	bool any = false;
+
 	for (uint32_t i = 0; i < atomic_load(&s->nr_devs); i++)
-		if (swap_dev_usable(&s->devs[i]))
-			return true;
-	return false;
+		any |= swap_dev_usable(&s->devs[i]);
+	gate_leave(&s->devs_gate, phase);
+	return any;
 }
+
+#if USWAP_DEBUG >= 3
+static void check_clusters(struct swap *s)
+{
+	unsigned int phase = gate_enter(&s->devs_gate);
+
+	for (uint32_t i = 0; i < atomic_load(&s->nr_devs); i++)
+		if (swap_dev_present(&s->devs[i]))
+			clusters_check(&s->devs[i].clusters);
+	gate_leave(&s->devs_gate, phase);
+}
+#endif
 
 int64_t swap_writeout(struct swap *s, uint64_t nr_pages)
 {
@@ -397,8 +432,7 @@ int64_t swap_writeout(struct swap *s, uint64_t nr_pages)
 	}
 	us_mutex_unlock(&w->lock);
 #if USWAP_DEBUG >= 3
-	for (uint32_t i = 0; i < atomic_load(&s->nr_devs); i++)
-		clusters_check(&s->devs[i].clusters);
+	check_clusters(s);
 #endif
 	return !left && attempted ? -ENOSPC : (int64_t)left;
 }

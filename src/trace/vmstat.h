@@ -24,6 +24,7 @@
 	X(swpout_shared)       /* same content as another entry: stored once */                    \
 	X(swpin_cached)	       /* brought back from the swap cache (second chance) */              \
 	X(swap_ra)	       /* pages whose load was started before they were asked for */          \
+	X(swapoff_moved)       /* moved to another device by swapoff */                            \
 	X(swap_slot_reclaimed) /* given up: only resident pages still named the older copy */       \
 	X(swap_relocated)      /* moved on their device to make a larger run free */               \
 	X(swap_relocate_fail)  /* runs that could not be made so, events */                        \

@@ -4,6 +4,8 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <limits.h>
+#include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -38,7 +40,20 @@ struct fake_job {
 	uint32_t version;
 	int error;
 	const char *text;
+	unsigned int more; /* messages of progress before the reply; UINT_MAX: until we shut down */
+	bool shut;
+	char rest[CTL_ARG_MAX];
 };
+
+static void send_progress(struct fake_job *j, int fd, unsigned int i)
+{
+	struct ctl_reply reply = {.magic = CTL_MAGIC, .version = j->version, .error = CTL_MORE,
+				  .bytes = sizeof(struct ctl_progress)};
+	struct ctl_progress p = {.done_pages = i, .left_pages = 100 - i, .elapsed_ns = 1};
+
+	(void)!send(fd, &reply, sizeof(reply), MSG_NOSIGNAL);
+	(void)!send(fd, &p, sizeof(p), MSG_NOSIGNAL);
+}
 
 static void *serve(void *arg)
 {
@@ -54,7 +69,16 @@ static void *serve(void *arg)
 
 		/* A client that only looks whether somebody answers sends nothing. */
 		if (recv(fd, &req, sizeof(req), MSG_WAITALL) == sizeof(req)) {
+			struct pollfd p = {.fd = fd, .events = POLLIN | POLLRDHUP};
+
 			j->last = req;
+			if (req.arg_bytes > sizeof(req.arg))
+				(void)!recv(fd, j->rest, req.arg_bytes - sizeof(req.arg),
+					    MSG_WAITALL);
+			for (unsigned int i = 0; i < j->more && !j->shut; i++) {
+				send_progress(j, fd, i);
+				j->shut = poll(&p, 1, j->more == UINT_MAX ? 5 : 0) > 0;
+			}
 			(void)!send(fd, &reply, sizeof(reply), MSG_NOSIGNAL);
 			(void)!send(fd, j->text, strlen(j->text), MSG_NOSIGNAL);
 		}
@@ -296,6 +320,103 @@ static void test_stat_reads_the_document(void **state)
 	assert_int_equal(verb_stat(1, text), 125);
 }
 
+struct followed {
+	unsigned int n;
+	uint64_t last;
+};
+
+static void count_progress(void *host, const struct ctl_progress *p)
+{
+	struct followed *f = host;
+
+	assert_int_equal(p->done_pages, f->n);
+	assert_int_equal(p->left_pages, 100 - f->n);
+	f->n++;
+}
+
+static void test_progress_comes_before_the_answer(void **state)
+{
+	struct followed seen = {0};
+	struct ctl_follower f = {.progress = count_progress, .host = &seen};
+	struct ctl_answer a;
+	struct fake_job j;
+
+	start_job(&j, 1, 0, "zram0: off\n");
+	j.more = 3;
+	assert_int_equal(ctl_follow(1, CTL_SWAPOFF, "zram0", &f, &a), 0);
+	assert_int_equal(seen.n, 3);
+	assert_int_equal(a.error, 0);
+	assert_string_equal(a.text, "zram0: off");
+	ctl_answer_deinit(&a);
+	/* Nobody who did not ask for it gets it. */
+	assert_int_equal(ctl_call(1, CTL_STAT, NULL, &a), -EPROTO);
+	assert_null(a.text);
+	stop_job(&j);
+}
+
+static void test_argument_longer_than_the_request(void **state)
+{
+	struct ctl_follower f = {0};
+	struct ctl_answer a;
+	struct fake_job j;
+	char spec[CTL_ARG_MAX + 2];
+
+	start_job(&j, 1, 0, "on");
+	memset(spec, 'x', sizeof(spec));
+	spec[300] = 0;
+	spec[299] = 'y';
+	assert_int_equal(ctl_follow(1, CTL_SWAPON, spec, &f, &a), 0);
+	ctl_answer_deinit(&a);
+	assert_int_equal(j.last.arg_bytes, 300);
+	assert_memory_equal(j.last.arg, spec, sizeof(j.last.arg));
+	assert_memory_equal(j.rest, spec + sizeof(j.last.arg), 300 - sizeof(j.last.arg));
+	spec[300] = 'x';
+	spec[CTL_ARG_MAX + 1] = 0;
+	assert_int_equal(ctl_follow(1, CTL_SWAPON, spec, &f, &a), -E2BIG);
+	stop_job(&j);
+}
+
+static void shut_down_at_once(int fd)
+{
+	if (fd >= 0)
+		shutdown(fd, SHUT_WR);
+}
+
+static void test_who_shuts_down_still_gets_the_answer(void **state)
+{
+	struct ctl_follower f = {.connected = shut_down_at_once};
+	struct ctl_answer a;
+	struct fake_job j;
+
+	start_job(&j, 1, -EINTR, "zram0: stays on: interrupted");
+	j.more = UINT_MAX;
+	assert_int_equal(ctl_follow(1, CTL_SWAPOFF, "zram0", &f, &a), 0);
+	assert_int_equal(a.error, -EINTR);
+	assert_true(j.shut);
+	ctl_answer_deinit(&a);
+	stop_job(&j);
+}
+
+static void test_swapon_sends_an_absolute_path(void **state)
+{
+	char *argv[] = {"swapon", "-q", "file:some\\,where:64M,prio=3", NULL};
+	char *bad[] = {"swapon", "file:x,prio=banana", NULL};
+	struct fake_job j;
+	char want[5000], *cwd = getcwd(NULL, 0), got[CTL_ARG_MAX] = "";
+
+	start_job(&j, 1, 0, "on");
+	assert_int_equal(verb_swapon(3, argv), 0);
+	memcpy(got, j.last.arg, MIN(j.last.arg_bytes, (uint32_t)sizeof(j.last.arg)));
+	strcat(got, j.rest);
+	snprintf(want, sizeof(want), "file:%s/some\\,where:64M,prio=3", cwd);
+	assert_string_equal(got, want);
+	free(cwd);
+	j.last.verb = 0;
+	assert_int_equal(verb_swapon(2, bad), 125);
+	assert_int_equal(j.last.verb, 0); /* nobody was asked */
+	stop_job(&j);
+}
+
 int main(void)
 {
 #define T(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
@@ -312,6 +433,10 @@ int main(void)
 		T(test_directory_that_others_can_write_is_refused),
 		T(test_set_sends_plain_bytes),
 		T(test_stat_reads_the_document),
+		T(test_progress_comes_before_the_answer),
+		T(test_argument_longer_than_the_request),
+		T(test_who_shuts_down_still_gets_the_answer),
+		T(test_swapon_sends_an_absolute_path),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

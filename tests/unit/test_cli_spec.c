@@ -251,6 +251,29 @@ static void test_keys_of_tests(void **state)
 	bad("zram,fault-slot=4294967296", "is not a number up to 4294967295");
 }
 
+static void expect_absolute(const char *text, const char *cwd, const char *want)
+{
+	char *got = spec_make_absolute(text, cwd);
+	struct parse_error err;
+	struct swap_spec sp;
+
+	assert_string_equal(got, want);
+	assert_int_equal(spec_parse(got, GIB(1), &sp, &err), 0);
+	if (sp.type == SWAP_SPEC_FILE)
+		assert_int_equal(sp.path[0], '/');
+	free(got);
+}
+
+static void test_relative_paths_become_absolute(void **state)
+{
+	expect_absolute("file:swap", "/home/a", "file:/home/a/swap");
+	expect_absolute("file:./swap:1G,prio=3", "/", "file://./swap:1G,prio=3");
+	expect_absolute("file:/x:1G", "/home/a", "file:/x:1G");
+	expect_absolute("file:a\\,b:2M", "/c,d:e\\f", "file:/c\\,d\\:e\\\\f/a\\,b:2M");
+	expect_absolute("zram:64M,prio=7", "/home/a", "zram:64M,prio=7");
+	expect_absolute("zram", "/home/a", "zram");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -269,6 +292,7 @@ int main(void)
 		cmocka_unit_test(test_discard),
 		cmocka_unit_test(test_unknown_keys),
 		cmocka_unit_test(test_keys_of_tests),
+		cmocka_unit_test(test_relative_paths_become_absolute),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -20,6 +20,11 @@ static bool chance(struct tdev *t, unsigned int per_mille)
 /* Under lock. */
 static int choose_result(struct tdev *t, struct dev_io *io)
 {
+	if (io->op == DEV_READ && t->bad_reads && t->bad_slot >= io->slot &&
+	    t->bad_slot < io->slot + io->nr_pages) {
+		t->bad_reads--;
+		return -EIO;
+	}
 	if (io->op == DEV_READ)
 		return chance(t, t->read_eio) ? -EIO : 0;
 	if (chance(t, t->write_eio))
@@ -68,8 +73,12 @@ static void perform(struct tdev *t, struct dev_io *io)
 			t->reading[s]--;
 		} else {
 			t->writing[s]--;
-			t->present[s] = io->result == 0 || io->result == -EIO;
+			t->present[s] = io->result == 0 ? 1 : io->result == -EIO ? 2 : 0;
 		}
+	}
+	if (io->op == DEV_WRITE && !io->result) {
+		atomic_fetch_add(&t->d.stored_pages, io->nr_pages);
+		atomic_fetch_add(&t->d.stored_bytes, bytes);
 	}
 	if (io->result == -EIO)
 		atomic_fetch_add(&t->d.errors, 1);
@@ -135,6 +144,10 @@ static void tdev_free_slots(struct dev *d, uint32_t slot, uint32_t nr)
 	for (uint32_t s = slot; s < slot + nr; s++) {
 		if (t->reading[s] || t->writing[s])
 			TEST_BUG("slot %u is freed while in use", s);
+		if (t->present[s] == 1) {
+			atomic_fetch_sub(&t->d.stored_pages, 1);
+			atomic_fetch_sub(&t->d.stored_bytes, PAGE_SIZE);
+		}
 		t->present[s] = 0;
 	}
 	us_mutex_unlock(&t->lock);
@@ -184,8 +197,10 @@ static uint32_t tdev_grow(struct dev *d, uint32_t want)
 	struct tdev *t = to_tdev(d);
 	uint32_t now = atomic_load(&d->nr_slots);
 
-	while (now < want && now < d->max_slots)
-		now = MIN(now + t->grow_step, d->max_slots);
+	uint32_t limit = t->grow_limit ? t->grow_limit : d->max_slots;
+
+	while (now < want && now < limit)
+		now = MIN(now + t->grow_step, limit);
 	atomic_store(&d->nr_slots, now);
 	return now;
 }
@@ -265,7 +280,7 @@ uint32_t tdev_nr_present(struct tdev *t)
 
 	us_mutex_lock(&t->lock);
 	for (uint32_t s = 0; s < t->d.max_slots; s++)
-		n += t->present[s];
+		n += t->present[s] != 0;
 	us_mutex_unlock(&t->lock);
 	return n;
 }

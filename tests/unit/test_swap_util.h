@@ -30,7 +30,8 @@ struct tdev {
 	struct dev d;
 	struct dev_ops ops;
 	char *mem;
-	uint8_t *present, *reading, *writing; /* by slot, under lock */
+	/* by slot, under lock; present: 2 after a write that failed */
+	uint8_t *present, *reading, *writing;
 	struct us_mutex lock;
 	struct us_cond wake;
 	struct us_thread thread;
@@ -39,7 +40,9 @@ struct tdev {
 	bool async, hold, stop;
 	/* Chances per io, in 1/1000. */
 	unsigned int read_eio, write_eio, write_enospc, write_e2big, write_enomem, corrupt;
-	uint32_t grow_step;
+	/* Reads of this slot fail, so often; under lock. */
+	uint32_t bad_slot, bad_reads;
+	uint32_t grow_step, grow_limit; /* limit 0: max_slots */
 	uint64_t nr_writes, nr_last, nr_copies;
 	unsigned int max_order; /* largest folio that was written */
 };

@@ -5,6 +5,7 @@
  * For devices that lose or damage pages: each page must be right, or the thread that reads it
  * must get SIGBUS (and write(2) from it EFAULT). A page that can be read and is not what was
  * written is what must never happen.
+ * With -w it says "ready" between the two, and waits for a line of standard input.
  * Prints "right=R lost=L wrong=W efault=E fault_address_wrong=A". Exit status 1 if W or A.
  */
 #define _GNU_SOURCE
@@ -77,17 +78,20 @@ int main(int argc, char **argv)
 	struct sigaction action = { .sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO };
 	uint64_t count[3] = { 0 }, efault = 0, elsewhere = 0;
 	unsigned int passes = 1;
+	bool wait = false;
 	size_t bytes = 0;
-	char *region;
+	char *region, line[8];
 	int c, fd;
 
-	while ((c = getopt(argc, argv, "m:p:r")) != -1) {
+	while ((c = getopt(argc, argv, "m:p:rw")) != -1) {
 		if (c == 'm')
 			bytes = parse_bytes(optarg);
 		else if (c == 'p')
 			passes = atoi(optarg);
 		else if (c == 'r')
 			incompressible = true;
+		else if (c == 'w')
+			wait = true;
 		else
 			return 2;
 	}
@@ -103,6 +107,12 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < bytes / PAGE_BYTES; i++)
 		if (!try_fill(region + i * PAGE_BYTES, page_tag_linear(7, i)))
 			elsewhere++;
+	if (wait) {
+		printf("ready\n");
+		fflush(stdout);
+		if (!fgets(line, sizeof(line), stdin))
+			return 2;
+	}
 	for (size_t k = 0; k < passes * (bytes / PAGE_BYTES); k++) {
 		size_t i = k % (bytes / PAGE_BYTES);
 		char *page = region + i * PAGE_BYTES;

@@ -53,6 +53,7 @@ static void move_both(void *arg)
 static void begin(void)
 {
 	memset(&gate, 0, sizeof(gate));
+	gate_init(&gate);
 	memset(freed, 0, sizeof(freed));
 	for (int i = 0; i < 2; i++) {
 		us_mutex_init(&things[i].lock, &thing_class);
