@@ -23,6 +23,7 @@ int verb_swaps(int argc, char **argv);
 int verb_ps(int argc, char **argv);
 int verb_jobs(int argc, char **argv);
 int verb_set(int argc, char **argv);
+int verb_bench(int argc, char **argv);
 
 /*
  * Prints one line "uswap: ..." on stderr, with control characters replaced by '?', and returns

@@ -29,6 +29,7 @@ static const struct verb {
 	{"ps", verb_ps, "a job's processes"},
 	{"jobs", verb_jobs, "your running jobs"},
 	{"set", verb_set, "change a running job"},
+	{"bench", verb_bench, "measure a part of uswap"},
 	{"help", verb_help, "this text; 'uswap help VERB' tells more"},
 	{"version", verb_version, "the version of uswap"},
 };
