@@ -6,7 +6,9 @@
  * then emptied at random down to that degree, so that what is free is scattered. Then a run drawn at
  * random is freed and one is allocated, again and again; the time stamp counter is read around each
  * of the two calls, and what reading it costs is taken off. The degrees take turns, a round each, so
- * that what slows the machine for a while slows all of them.
+ * that what slows the machine for a while slows all of them. Calls of more than 20 us, in which the
+ * thread lost its CPU, are left out and counted: a share that grows with the fullness would be the
+ * allocator's own.
  *
  * No device is behind the allocator: what is measured is finding a place.
  */
@@ -31,6 +33,7 @@
 #define MAX_ROUNDS 99u
 /* Pairs of calls in a round, all threads together. */
 #define DEFAULT_PAIRS 20000u
+#define LONGEST_NS 20000u
 /* With several threads all free runs may be gone for a moment, one of which is about to come back. */
 #define MAX_TRIES 1000000u
 
@@ -60,6 +63,7 @@ struct level {
 	uint32_t *runs; /* first slots */
 	uint32_t nr_runs;
 	double alloc_ns[MAX_ROUNDS], free_ns[MAX_ROUNDS]; /* a slot */
+	uint64_t left_out; /* pairs */
 };
 
 struct churner {
@@ -68,7 +72,8 @@ struct churner {
 	uint32_t first, nr; /* its part of level->runs */
 	uint64_t pairs, seed;
 	_Atomic unsigned int *waiting; /* threads that have not begun */
-	uint64_t alloc_ticks, free_ticks, start_tick, end_tick, start_ns, end_ns;
+	uint64_t longest; /* in ticks */
+	uint64_t alloc_ticks, free_ticks, counted;
 	int err;
 };
 
@@ -209,17 +214,25 @@ static uint64_t ticks(void)
 	return __builtin_ia32_rdtsc();
 }
 
-/* What reading the counter twice in a row gives, at least. */
-static uint64_t tick_cost(void)
+struct counter {
+	uint64_t cost;	  /* of reading it, in ticks */
+	double ns_a_tick;
+};
+
+static struct counter calibrate(void)
 {
-	uint64_t least = UINT64_MAX;
+	struct counter c = {.cost = UINT64_MAX};
+	uint64_t start_ns = clock_now_ns(), start = ticks();
 
 	for (int i = 0; i < 10000; i++) {
 		uint64_t a = ticks(), b = ticks();
 
-		least = MIN(least, b - a);
+		c.cost = MIN(c.cost, b - a);
 	}
-	return least;
+	while (clock_now_ns() - start_ns < 10 * NSEC_PER_MSEC)
+		;
+	c.ns_a_tick = (double)(clock_now_ns() - start_ns) / (double)(ticks() - start);
+	return c;
 }
 
 static void churn(void *arg)
@@ -232,8 +245,6 @@ static void churn(void *arg)
 	atomic_fetch_sub(ch->waiting, 1);
 	while (atomic_load(ch->waiting))
 		cpu_relax();
-	ch->start_ns = clock_now_ns();
-	ch->start_tick = ticks();
 	for (uint64_t i = 0; i < ch->pairs; i++) {
 		uint32_t *run = &l->runs[ch->first + rng_below(&rng, ch->nr)];
 		uint64_t t0 = ticks(), t1, t2;
@@ -249,21 +260,19 @@ static void churn(void *arg)
 			ch->err = -ENOSPC;
 			break;
 		}
+		if (t2 - t0 > ch->longest)
+			continue;
 		ch->free_ticks += t1 - t0;
 		ch->alloc_ticks += t2 - t1;
+		ch->counted++;
 	}
-	ch->end_tick = ticks();
-	ch->end_ns = clock_now_ns();
 }
 
-/* Nanoseconds a slot, from what all threads counted. */
-static double ns_a_slot(uint64_t counted, uint64_t pairs, uint64_t cost, double ns_a_tick,
-			unsigned int order)
+/* Nanoseconds a slot, of nr calls that took so many ticks. */
+static double ns_a_slot(const struct counter *c, uint64_t sum, uint64_t nr, unsigned int order)
 {
-	uint64_t overhead = pairs * cost;
-
-	counted -= MIN(counted, overhead);
-	return (double)counted * ns_a_tick / (double)pairs / (double)(1u << order);
+	sum -= MIN(sum, nr * c->cost);
+	return (double)sum * c->ns_a_tick / (double)MAX(nr, 1ull) / (double)(1u << order);
 }
 
 static int start_threads(struct churner *ch, uint64_t nr)
@@ -285,13 +294,12 @@ static int start_threads(struct churner *ch, uint64_t nr)
 }
 
 static int run_round(const struct alloc_options *o, struct level *l, unsigned int round,
-		     uint64_t cost)
+		     const struct counter *c)
 {
 	struct churner ch[MAX_CPUS] = {0};
 	uint64_t nr = MIN(o->cpus, (uint64_t)l->nr_runs);
-	uint64_t alloc = 0, freed = 0, pairs = MAX(o->pairs / nr, 1ull);
+	uint64_t alloc = 0, freed = 0, counted = 0, pairs = MAX(o->pairs / nr, 1ull);
 	_Atomic unsigned int waiting = (unsigned int)nr;
-	double ns_a_tick;
 	int err;
 
 	for (uint64_t i = 0; i < nr; i++) {
@@ -302,6 +310,7 @@ static int run_round(const struct alloc_options *o, struct level *l, unsigned in
 					 .nr = (uint32_t)(l->nr_runs * (i + 1) / nr) - first,
 					 .pairs = pairs,
 					 .seed = round * MAX_CPUS + i + 1,
+					 .longest = (uint64_t)(LONGEST_NS / c->ns_a_tick),
 					 .waiting = &waiting};
 	}
 	err = start_threads(ch, nr);
@@ -309,14 +318,12 @@ static int run_round(const struct alloc_options *o, struct level *l, unsigned in
 		err = ch[i].err;
 		alloc += ch[i].alloc_ticks;
 		freed += ch[i].free_ticks;
+		counted += ch[i].counted;
 	}
-	if (err)
-		return err;
-	ns_a_tick = (double)(ch[0].end_ns - ch[0].start_ns) /
-		    (double)MAX(ch[0].end_tick - ch[0].start_tick, 1ull);
-	l->alloc_ns[round] = ns_a_slot(alloc, pairs * nr, cost, ns_a_tick, l->order);
-	l->free_ns[round] = ns_a_slot(freed, pairs * nr, cost, ns_a_tick, l->order);
-	return 0;
+	l->alloc_ns[round] = ns_a_slot(c, alloc, counted, l->order);
+	l->free_ns[round] = ns_a_slot(c, freed, counted, l->order);
+	l->left_out += pairs * nr - counted;
+	return err;
 }
 
 /* ---- what is printed ---- */
@@ -339,6 +346,7 @@ static int report(const struct alloc_options *o, struct level *levels, unsigned 
 		  json_t *results)
 {
 	struct bench_spread alloc[MAX_LEVELS];
+	uint64_t left_out = 0;
 
 	for (unsigned int i = 0; i < o->nr_levels; i++) {
 		struct level *l = &levels[i];
@@ -346,8 +354,9 @@ static int report(const struct alloc_options *o, struct level *levels, unsigned 
 		alloc[i] = bench_spread_of(l->alloc_ns, (unsigned int)o->rounds);
 		json_array_append_new(
 			results,
-			json_pack("{s:i, s:f, s:o, s:o}", "order", (int)order, "full",
-				  l->permille / 10.0, "alloc_ns_a_slot", spread_json(alloc[i]),
+			json_pack("{s:i, s:f, s:I, s:o, s:o}", "order", (int)order, "full",
+				  l->permille / 10.0, "left_out", (json_int_t)l->left_out,
+				  "alloc_ns_a_slot", spread_json(alloc[i]),
 				  "free_ns_a_slot",
 				  spread_json(bench_spread_of(l->free_ns,
 							      (unsigned int)o->rounds))));
@@ -359,6 +368,11 @@ static int report(const struct alloc_options *o, struct level *levels, unsigned 
 		printf("  %8.2f (%.2f to %.2f)", alloc[i].median, alloc[i].low, alloc[i].high);
 	if (o->nr_levels == MAX_LEVELS)
 		printf("  %.2f", alloc[3].median / alloc[0].median);
+	for (unsigned int i = 0; i < o->nr_levels; i++)
+		left_out = MAX(left_out, levels[i].left_out);
+	if (left_out * 1000 > o->pairs * o->rounds)
+		printf("  (up to %.1f %% left out)",
+		       100.0 * (double)left_out / (double)(o->pairs * o->rounds));
 	printf("\n");
 	return fflush(stdout) ? cli_fail("standard output cannot be written") : 0;
 }
@@ -367,14 +381,14 @@ static int measure_order(const char *bench, const struct alloc_options *o, unsig
 			 json_t *results)
 {
 	struct level *levels = calloc(o->nr_levels, sizeof(*levels));
-	uint64_t cost = tick_cost();
+	struct counter counter = calibrate();
 	int err = levels ? 0 : -ENOMEM, rc = 0;
 
 	for (unsigned int i = 0; i < o->nr_levels && !err; i++)
 		err = level_init(&levels[i], order, o->permille[i]);
 	for (unsigned int round = 0; round < o->rounds && !err; round++)
 		for (unsigned int i = 0; i < o->nr_levels && !err; i++)
-			err = run_round(o, &levels[i], round, cost);
+			err = run_round(o, &levels[i], round, &counter);
 	if (err)
 		rc = cli_fail("%s: order %u: %s", bench, order, strerror(-err));
 	else

@@ -19,6 +19,7 @@
 /* Regions share it with others of the same engine. */
 struct bench_engine {
 	struct swap *swap;
+	bool in_memory; /* its device: loads are over when the call returns */
 	uint64_t cached_pages; /* sealed, not written yet */
 	bool plant;	       /* flip a bit of the next page that goes out; for tests */
 };

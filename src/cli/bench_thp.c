@@ -157,6 +157,7 @@ static int create_engine(struct thp *t)
 
 	if (!d)
 		return rc;
+	t->engine.in_memory = dev_in_memory(d);
 	err = hash_init();
 	if (!err)
 		t->engine.swap = swap_create(
