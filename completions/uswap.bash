@@ -13,7 +13,7 @@ _uswap()
 
 	COMPREPLY=()
 	if [ "$COMP_CWORD" -eq 1 ]; then
-		words='run check stat swaps ps jobs set help version'
+		words='run check stat swaps ps jobs set bench help version'
 		mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
 		return
 	fi
@@ -47,6 +47,10 @@ _uswap()
 		mapfile -t COMPREPLY < <(compgen -W 'auto 0 1 2 3 4 5 6 7 8 9' -- "$cur")
 		return
 		;;
+	--device)
+		mapfile -t COMPREPLY < <(compgen -W 'zram ram file:' -- "$cur")
+		return
+		;;
 	--swap)
 		mapfile -t COMPREPLY < <(compgen -W 'zram file: dev:' -- "$cur")
 		return
@@ -78,6 +82,19 @@ _uswap()
 		;;
 	set)
 		words='--job --help ram='
+		;;
+	bench)
+		case ${COMP_WORDS[2]} in
+		thp)
+			words='--aligned --small --iterations --seed --device --json --help'
+			;;
+		alloc)
+			words='--full --order --cpus --rounds --pairs --json --help'
+			;;
+		*)
+			words='thp alloc --help'
+			;;
+		esac
 		;;
 	esac
 	mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")

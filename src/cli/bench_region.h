@@ -5,7 +5,7 @@
  *
  * The content of a page follows from the region's seed, the page's number and how often it was
  * written, so no two pages are alike, and a page that is lost, stale, mixed up or damaged is found.
- * What is out has no copy here: its memory is given back.
+ * The copy of what is out is spoilt, so that it cannot stand in.
  *
  * Not its job: which pages come and go (bench_thp.c).
  * Locking: none; one thread. Blocks on devices. Returns 0 or -errno unless said otherwise.
