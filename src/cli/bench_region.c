@@ -12,7 +12,7 @@
 LOCK_CLASS(load_class, "bench_load", RANK_ENTRY);
 
 /* So many pages are put into the cache before they are written, as by an eviction of the job. */
-#define BATCH_PAGES 512u
+#define BATCH_PAGES 256u
 #define PAGE_WORDS (PAGE_SIZE / sizeof(uint64_t))
 /* So much of a resident copy is wiped when it goes out. Drawn content is not zero there. */
 #define STALE_BYTES 64

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """`uswap bench` in small: content and figures are right, a wrong page is found, bad words are named.
 
-usage: test_bench.py USWAP [THP_ITERATIONS]
+usage: test_bench.py USWAP
 """
 import json
 import os
@@ -14,7 +14,7 @@ import unittest
 sys.dont_write_bytecode = True
 MIB = 1 << 20
 USWAP = 'uswap'
-ITERATIONS = 3
+ITERATIONS = 2
 # The most folios that may find no room whole: in percent, in any iteration.
 ARMS = {(): 1.0, ('--small',): 1.0, ('--aligned',): 0.0, ('--aligned', '--small'): 0.0}
 
@@ -56,30 +56,17 @@ class Thp(unittest.TestCase):
                 self.assertEqual((d['ok'], d['used_min']), (True, 64 * MIB))
             self.assertEqual(os.listdir(place), [])
 
-    def test_same_seed_draws_the_same(self):
-        drawn = [[one['swpout'] + one['swpout_fallback'] for one in
-                  document('thp', '--aligned', '--iterations', '1', '--seed', s)['iterations']]
-                 for s in '778']
-        self.assertEqual(drawn[0], drawn[1])
-        self.assertNotEqual(drawn[0], drawn[2])
-
     def test_one_wrong_bit_is_found(self):
-        for words in ((), ('--aligned', '--small')):
-            status, out, err = bench('thp', '--iterations', '1', '--plant', *words)
-            self.assertEqual(status, 125)
-            self.assertIn('1 pages have wrong content', err)
-            self.assertNotIn('Iteration', out)
-        status, out, _ = bench('thp', '--iterations', '1', '--plant', '--json')
-        self.assertEqual((status, json.loads(out)['ok'], json.loads(out)['wrong_pages']),
-                         (125, False, 1))
+        status, out, err = bench('thp', '--iterations', '1', '--plant', '--json')
+        self.assertEqual(status, 125)
+        self.assertIn('1 pages have wrong content', err)
+        self.assertEqual((json.loads(out)['ok'], json.loads(out)['wrong_pages']), (False, 1))
 
     def test_lines_are_those_of_the_kernels_test(self):
-        status, out, _ = bench('thp', '--aligned', '--iterations', '2')
+        status, out, _ = bench('thp', '--aligned', '--iterations', '1')
         self.assertEqual(status, 0)
-        lines = out.splitlines()
-        for i in (1, 2):
-            self.assertRegex(lines[i - 1], f'^Iteration {i}: swpout inc: [0-9]+, swpout fallback '
-                                           r'inc: 0, Fallback percentage: 0\.00%$')
+        self.assertRegex(out.splitlines()[0], '^Iteration 1: swpout inc: [0-9]+, swpout fallback '
+                                              r'inc: 0, Fallback percentage: 0\.00%$')
         self.assertIn('60.00 of 64 MiB', out)
 
 
@@ -142,6 +129,4 @@ class Words(unittest.TestCase):
 
 if __name__ == '__main__':
     USWAP = sys.argv[1]
-    if len(sys.argv) > 2:
-        ITERATIONS = int(sys.argv[2])
     unittest.main(argv=sys.argv[:1])
