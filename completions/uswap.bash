@@ -13,7 +13,7 @@ _uswap()
 
 	COMPREPLY=()
 	if [ "$COMP_CWORD" -eq 1 ]; then
-		words='run check stat swaps ps jobs set swapon swapoff help version'
+		words='run check stat swaps ps jobs set swapon swapoff bench help version'
 		mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
 		return
 	fi
@@ -45,6 +45,10 @@ _uswap()
 		;;
 	--order)
 		mapfile -t COMPREPLY < <(compgen -W 'auto 0 1 2 3 4 5 6 7 8 9' -- "$cur")
+		return
+		;;
+	--device)
+		mapfile -t COMPREPLY < <(compgen -W 'zram ram file:' -- "$cur")
 		return
 		;;
 	--swap)
@@ -84,6 +88,19 @@ _uswap()
 		;;
 	swapoff)
 		words="--job --quiet --help $(uswap swaps 2>/dev/null | tail -n +2 | cut -d' ' -f1)"
+		;;
+	bench)
+		case ${COMP_WORDS[2]} in
+		thp)
+			words='--aligned --small --iterations --seed --device --json --help'
+			;;
+		alloc)
+			words='--full --order --cpus --rounds --pairs --json --help'
+			;;
+		*)
+			words='thp alloc --help'
+			;;
+		esac
 		;;
 	esac
 	mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")

@@ -11,6 +11,7 @@
     settings   swap areas, zram, zswap, huge pages, each change recorded first
     cgroup     memory cgroups, versions 1 and 2
     journal    what was changed and how it is put back, on disk too
+    orders     folios of each size: how many went out whole
     stopping   signals end it at points where nothing is half done
     system     files of /proc and /sys, programs; a test gives another root
     results    medians, spread, ratios, the JSON document

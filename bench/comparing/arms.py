@@ -6,7 +6,7 @@ begins with an empty device.
 """
 import os
 
-from . import Trouble, settings
+from . import Trouble, orders, settings
 
 # Priorities of a fast area above a slow one.
 FAST, SLOW = 100, 10
@@ -24,11 +24,12 @@ class Arm:
         self.system = bench.system
 
     def areas(self):
-        """(type, bytes, priority): the workload's own, or twice what it takes of each type."""
+        """(type, bytes, priority): the workload's own, or --area times what it takes."""
         own = self.bench.workload.devices()
         if own and self.types:
             return [tuple(area) for area in own]
-        size = 2 * max(self.bench.workload.size, self.bench.calibration.peak_bytes)
+        takes = max(self.bench.workload.size, self.bench.calibration.peak_bytes)
+        size = int(self.bench.area * takes)
         return [(kind, size, priority) for kind, priority in zip(self.types, (FAST, SLOW))]
 
     def missing(self):
@@ -189,6 +190,8 @@ class Uswap(Arm):
     def command(self, job, folder):
         words = [self.bench.uswap, 'run', '--ram', str(self.bench.budget(self)),
                  '--report', self.report(folder)]
+        if self.bench.all_orders:
+            words += ['--order', str(orders.MAX_ORDER)]
         for i, (kind, size, priority) in enumerate(self.areas()):
             path = os.path.join(folder, f'swap{i}')
             if ':' in path or ',' in path:

@@ -11,7 +11,7 @@ import time
 
 from harness import read_text, tail
 
-from . import Trouble, sample
+from . import Trouble, orders, sample
 
 RESULT = 'USWAP_BENCH_RESULT'
 PR_SET_PDEATHSIG = 1
@@ -43,7 +43,8 @@ def not_run(detail):
             'cpu': dict.fromkeys(('job_s', 'supervisor_s', 'kernel_s')),
             **dict.fromkeys(('wall_s', 'measured_s', 'cpu_s', 'others_cpu_s', 'peak_bytes',
                              'pool_bytes', 'file_bytes', 'faults', 'major_faults', 'pages_in',
-                             'pages_out', 'folios_in', 'device_bytes'))}
+                             'pages_out', 'folios_in', 'device_bytes', 'device_used',
+                             'orders'))}
 
 
 class Job:
@@ -129,6 +130,7 @@ class Job:
             'major_faults': major, 'pages_in': pages_in, 'pages_out': pages_out,
             'folios_in': sampler.read_folios() - sampler.folios, 'device_bytes': device,
             'touch': (result or {}).get('touch'),
+            'orders': orders.of_report(report), 'device_used': orders.used_share(report),
         }
 
     def paging(self, sampler, stat, report):

@@ -25,7 +25,7 @@ class Bench:
     """What the arms of one comparison share."""
 
     def __init__(self, system, journal, groups, stopping, uswap, scratch, workload, ram,
-                 named=False):
+                 named=False, area=2.0, all_orders=False):
         self.system = system
         self.journal = journal
         self.groups = groups           # a cgroup.Version, or None
@@ -35,6 +35,8 @@ class Bench:
         self.workload = workload
         self.named = named             # arms were asked for by name
         self.ram = ram                 # None: as the workload says
+        self.area = area               # a swap area / what the workload takes
+        self.all_orders = all_orders   # uswap makes folios of all sizes
         self.calibration = None        # once the workload is prepared
         self.serial = 0
 

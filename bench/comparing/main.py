@@ -98,8 +98,9 @@ class Session:
     def compare(self, workload, scratch):
         uswap = os.path.abspath(os.environ.get('USWAP', os.path.join(self.asked.build, 'uswap')))
         bench = Bench(self.system, self.journal, self.groups, self.stopping, uswap, scratch,
-                      workload, self.asked.ram, named=bool(self.asked.arms))
-        names = self.asked.arms or list(arms.ARMS)
+                      workload, self.asked.ram, named=bool(self.asked.arms),
+                      area=self.asked.area, all_orders=self.asked.orders)
+        names = self.asked.arms or (['uswap-zram'] if self.asked.orders else list(arms.ARMS))
         return results.describe(
             Comparison(bench, names, self.asked.runs, self.asked.timeout).run())
 

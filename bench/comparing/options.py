@@ -87,6 +87,12 @@ def parser(workloads):
                    help='stored / plain size of its contents')
     p.add_argument('--threads', type=whole(1), default=1, metavar='N')
     p.add_argument('--seed', type=whole(0), default=1, metavar='N')
+    p.add_argument('--orders', action='store_true',
+                   help='uswap in folios of all sizes (--order 9), and how many of each size found '
+                        'room whole; the arm is uswap-zram, unless --arms names others')
+    p.add_argument('--area', type=number(0), default=2.0, metavar='X',
+                   help='size of each swap area / what the workload takes; default 2. For --orders '
+                        'one that leaves a tenth free')
     p.add_argument('--timeout', type=number(0), default=600.0, metavar='SECONDS',
                    help='of one run; default 600')
     p.add_argument('--json', nargs='?', const='-', metavar='FILE',

@@ -90,7 +90,7 @@ def describe(comparison):
     return {
         'workload': bench.workload.name, 'summary': bench.workload.summary,
         'settings': comparison.settings, 'runs': comparison.runs,
-        'ram': bench.calibration.ram, 'calibration': bench.calibration.document(),
+        'all_orders': bench.all_orders, 'ram': bench.calibration.ram, 'calibration': bench.calibration.document(),
         'arms': arms, 'ratios': ratios(arms, kernel_names),
     }
 

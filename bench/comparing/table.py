@@ -2,7 +2,7 @@
 """The results for people, in at most 120 columns."""
 from harness import MIB
 
-from . import results
+from . import orders, results
 
 NOTHING = '-'
 
@@ -100,6 +100,18 @@ def ratio_lines(ratios):
             [[n, *(cell(by.get((n, t))) for t in targets)] for n in names])
 
 
+def order_lines(arms):
+    for a in arms:
+        runs = results.good(a['runs'])
+        if not orders.total(runs):
+            continue
+        shares = [r['device_used'] for r in runs if r.get('device_used') is not None]
+        used = f'{100 * min(shares):.1f} to {100 * max(shares):.1f}' if shares else NOTHING
+        print(f'\n{a["name"]}: folios that went out, {len(runs)} runs; at most {used} % of the '
+              "device in use.\n% before it, after it: the kernel's series of 2024, a kernel build")
+        columns(['size', 'whole', 'fallback', '%', '% before it', '% after it'], orders.rows(runs))
+
+
 def settings_line(settings):
     def shown(name, value):
         if isinstance(value, (list, tuple)):
@@ -148,6 +160,8 @@ def show(document, comparison):
     times(there)
     print('\nmemory in MiB; + pool: what the cgroup is not charged for')
     paging(there)
+    if comparison.get('all_orders'):
+        order_lines(there)
     if comparison['ratios']:
         print('\nratios of the measured time in the same round, median (least-most)')
         ratio_lines(comparison['ratios'])

@@ -25,6 +25,7 @@ int verb_jobs(int argc, char **argv);
 int verb_set(int argc, char **argv);
 int verb_swapon(int argc, char **argv);
 int verb_swapoff(int argc, char **argv);
+int verb_bench(int argc, char **argv);
 
 /*
  * Prints one line "uswap: ..." on stderr, with control characters replaced by '?', and returns

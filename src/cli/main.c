@@ -31,6 +31,7 @@ static const struct verb {
 	{"set", verb_set, "change a running job"},
 	{"swapon", verb_swapon, "give a running job another swap device"},
 	{"swapoff", verb_swapoff, "take a swap device away from a running job"},
+	{"bench", verb_bench, "measure a part of uswap"},
 	{"help", verb_help, "this text; 'uswap help VERB' tells more"},
 	{"version", verb_version, "the version of uswap"},
 };

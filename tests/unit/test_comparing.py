@@ -12,7 +12,7 @@ sys.dont_write_bytecode = True
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, 'bench'))
 from comparing import Trouble, arms, calibrate, cgroup, job, journal, loop  # noqa: E402
-from comparing import options, results, settings, table  # noqa: E402
+from comparing import options, orders, results, settings, table  # noqa: E402
 from comparing.stopping import Stopped, Stopping  # noqa: E402
 from comparing.system import System, selected  # noqa: E402
 
@@ -462,6 +462,61 @@ class Results(unittest.TestCase):
         self.assertIn('device 1 MiB + 2 MiB, setting 0 value', out.getvalue())
 
 
+REPORT = {
+    'vmstat': {}, 'devices': [{'size': 0, 'peak': 0}, {'size': 100, 'peak': 90}],
+    'orders': [{'order': o, 'swpout': 10 * o, 'swpout_fallback': int(o == 4), 'swpin': 0,
+                'zswpout': 9} for o in range(10)]}
+
+
+class Orders(Case):
+    def test_all_sizes_are_asked_for_in_the_arms_of_uswap(self):
+        bench = self.bench()
+        for wanted in (False, True):
+            bench.all_orders = wanted
+            for name, kind in arms.ARMS.items():
+                words = kind(bench).command(['job'], self.root)
+                self.assertEqual('--order' in words, wanted and name.startswith('uswap'), words)
+
+    def test_area_is_a_multiple_of_what_the_workload_takes(self):
+        bench = self.bench()
+        sizes = {}
+        for area in (0.5, 2.0):
+            bench.area = area
+            sizes[area] = [a[1] for a in arms.Uswap(bench).areas()]
+        self.assertEqual(sizes, {0.5: 2 * [32 * MIB], 2.0: 2 * [128 * MIB]})
+
+    def test_folios_are_those_that_went_out_whole_wherever_to(self):
+        found = orders.of_report(REPORT)
+        self.assertEqual(found[4], {'order': 4, 'swpout': 49, 'swpout_fallback': 1})
+        self.assertEqual(orders.used_share(REPORT), 0.9)
+        self.assertIsNone(orders.of_report(None))
+        self.assertIsNone(orders.used_share(None))
+
+    def test_table_sums_the_runs(self):
+        runs = 2 * [{'orders': orders.of_report(REPORT)}] + [{'orders': None}, {}]
+        rows = {row[0]: row[1:] for row in orders.rows(runs)}
+        self.assertEqual(list(rows)[0], '16 KiB')
+        self.assertEqual(list(rows)[-1], '2 MiB')
+        self.assertEqual(rows['64 KiB'], ['98', '2', '2.00', '98.4', '10.2'])
+        self.assertEqual(orders.percent(0, 0), None)
+
+    def test_table_is_shown_when_asked_for(self):
+        one = arm('uswap', [1.0], ram=MIB)
+        one['runs'][0].update(orders=orders.of_report(REPORT), device_used=0.9)
+        comparison = {'workload': 'w', 'summary': 's', 'runs': 1, 'ram': MIB, 'arms': [one],
+                      'settings': {}, 'ratios': [],
+                      'calibration': {'file_bytes': 1, 'zram_peak_bytes': None,
+                                      'overshoot_bytes': 3, 'remarks': []}}
+        document = {'machine': {'cpus': 2, 'cpu_model': 'M', 'memory_bytes': 1, 'kernel': 'k',
+                                'cgroup': 'v1', 'thp': None}, 'commit': None, 'dirty': False}
+        for wanted in (False, True):
+            out = io.StringIO()
+            with contextlib.redirect_stdout(out):
+                table.show(document, {**comparison, 'all_orders': wanted})
+            self.assertEqual('512 KiB' in out.getvalue(), wanted)
+        self.assertIn('90.0 to 90.0 %', out.getvalue())
+
+
 class Options(unittest.TestCase):
     def refused(self, *words):
         err = io.StringIO()
@@ -475,7 +530,8 @@ class Options(unittest.TestCase):
                              (('--ram', '1M'), '16M'), (('--ram', 'lots'), 'lots'),
                              (('--ram', '0'), 'zero'), (('--runs', '0'), '0 is no'),
                              (('--compress', '1.5'), '1.5'), (('--factor', 'nan'), 'nan'),
-                             (('--timeout', '-1'), '-1'), (('--nonsense',), 'nonsense')):
+                             (('--timeout', '-1'), '-1'), (('--area', '0'), '0 is not'),
+                             (('--nonsense',), 'nonsense')):
             with self.subTest(words):
                 self.assertIn(named, self.refused(*words))
 

@@ -5,7 +5,9 @@ A shared machine is noisy: a figure that misses its bound is measured again, thr
 every value is printed; times that miss it even then count as too slow (harness.TooSlow), memory
 does not. Sizes are smaller than those of bench/figures, for the sake of time.
 """
+import json
 import os
+import subprocess
 import sys
 
 from harness import MIB, ROOT, Test, case, check, in_time, need
@@ -95,3 +97,39 @@ def metadata_order_0(t):
 @case(timeout=100)
 def metadata_order_4(t):
     expect_metadata(t, 4, 0.005)
+
+
+def bench(t, *words):
+    """The document of `uswap bench`, whose exit status says that content was right."""
+    done = subprocess.run([t.uswap, 'bench', *words, '--json'], stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, timeout=100)
+    check(done.returncode == 0, f'{words}: {done.returncode}, {done.stderr}')
+    return json.loads(done.stdout)
+
+
+def add_thp(words, name, bound):
+    @case(timeout=120, name=f'figures.thp_{name}')
+    def run(t):
+        """Folios of 64 KiB find room on a device that is 94 % full, or to the last slot."""
+        d = bench(t, 'thp', *words, '--iterations', '20')
+        t.note(f'worst of 20: {d["worst_percent"]:.2f} % fallback, bound {bound} %; '
+               f'{100 * d["relocated_pages"] / d["written_pages"]:.1f} % more copies')
+        check(d['used_min'] >= 60 * MIB, f'only {d["used_min"]} bytes were stored')
+        check(d['worst_percent'] <= bound, 'more than that')
+        check(d['relocated_pages'] <= d['written_pages'] / 4, 'more than a quarter')
+
+
+for thp_words, thp_name, thp_bound in (([], 'unaligned', 1), (['--small'], 'small', 1),
+                                       (['--aligned'], 'aligned', 0),
+                                       (['--aligned', '--small'], 'aligned_small', 0)):
+    add_thp(thp_words, thp_name, thp_bound)
+
+
+@case(timeout=100)
+def allocation_is_flat(t):
+    """A slot on a device that is 99 % full costs at most three times what it costs at 10 %."""
+    def worst():
+        by = {(r['order'], r['full']): r['alloc_ns_a_slot']['median']
+              for r in bench(t, 'alloc', '--rounds', '5', '--pairs', '5000')['results']}
+        return max(by[o, 99] / by[o, 10] for o in range(10))
+    bounded(t, 'worst order:', 3, 'x', 1, worst)
