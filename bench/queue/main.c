@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/readers.h"
 #include "queue_bench.h"
 
 #define MAX_ARMS 8
@@ -87,8 +88,8 @@ static int run_group(const char *title, struct arm *arms, unsigned int n)
 			}
 		}
 	}
-	printf("\n%s\n%-26s %7s [%6s %7s] %7s  %7s  %8s %8s %8s  %8s\n", title, "arm", "cpu ns", "least",
-	       "most", "ratio", "wall ns", "locks", "contend", "wait ns", "max/min");
+	printf("\n%s\n%-26s %7s [%6s %7s] %7s  %7s  %8s %8s %8s  %8s\n", title, "arm", "cpu ns",
+	       "least", "most", "ratio", "wall ns", "locks", "contend", "wait ns", "max/min");
 	for (unsigned int i = 0; i < n; i++)
 		print_arm(&arms[i], &arms[0]);
 	fflush(stdout);
@@ -164,11 +165,14 @@ int main(int argc, char **argv)
 			rounds = (unsigned int)strtoul(argv[++i], NULL, 10);
 		else if (!strcmp(argv[i], "--allocs") && i + 1 < argc)
 			allocs = (uint32_t)strtoul(argv[++i], NULL, 10);
+		else if (!strcmp(argv[i], "--no-membarrier"))
+			us_read_without_kernel();
 		else
 			wrong = 1;
 	}
 	if (wrong || !rounds || rounds > MAX_ROUNDS || !allocs) {
-		fprintf(stderr, "usage: bench-queue [--rounds 1..%d] [--allocs N]\n", MAX_ROUNDS);
+		fprintf(stderr, "usage: bench-queue [--rounds 1..%d] [--allocs N] "
+				"[--no-membarrier]\n", MAX_ROUNDS);
 		return 125;
 	}
 	printf("%u rounds of %u allocations a thread, arms in turn; locks, contend, wait: an "

@@ -53,7 +53,7 @@ enum dev_state {
 	DEV_LEAVING,  /* empty, and not to be looked at any more */
 };
 
-#define READY_RUNS 256u /* of one order */
+#define READY_RUNS 128u /* of one order */
 
 /* What relocate.c knows of a device. */
 struct relocate_dev {

@@ -54,7 +54,7 @@ static unsigned int next_round(uint64_t left, unsigned int at)
 /*
  * Which peer is next. Where CPUs are few, they draw from one counter, as tickets: else two that
  * go round by themselves at the same speed, once they share a peer, go on sharing it turn after turn
- * (a quarter slower with 2 CPUs on 8 devices). One locked instruction a turn, 512 pages, is cheap
+ * (up to a quarter slower with 2 CPUs on 8 devices). One locked instruction a turn, 512 pages, is cheap
  * then. Where CPUs are many every peer is shared anyway, and each goes round by itself.
  */
 static unsigned int next_turn(struct queue_walk *w, unsigned int at, bool is_first)

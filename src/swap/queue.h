@@ -90,7 +90,10 @@ struct queue_got {
  */
 int queue_alloc(struct queue *q, const struct queue_req *req, struct queue_got *got) __must_check;
 
-/* The device that would be asked first for a single page, or -1. Moves no turn; takes no lock. */
+/*
+ * The first open device of the group that an allocation would begin with, or -1. Whose turn it is
+ * among its peers is not asked, nor changed.
+ */
 int queue_first(struct queue *q, const struct queue_req *req);
 /* Bit d: device d is open, and not skipped or denied by req. */
 uint64_t queue_open(struct queue *q, const struct queue_req *req);

@@ -110,7 +110,7 @@ static int take_number(struct swap *s)
 	int n = -ENOSPC, err = 0;
 
 	us_mutex_lock(&s->devs_lock);
-	if (!s->worker.thread.running)
+	if (!s->cfg.no_worker && !s->worker.thread.running)
 		err = worker_start(s);
 	for (int i = 0; i < MAX_DEVS && n < 0 && !err; i++)
 		if (atomic_load(&s->devs[i].state) == DEV_NONE)

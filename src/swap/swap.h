@@ -34,6 +34,7 @@ struct swap;
 struct swap_config {
 	uint64_t cache_bytes;	/* most that the swap cache may hold, raw; >= 4 MiB */
 	uint32_t max_entries;	/* 0: 2^28 (address space only) */
+	bool no_worker;		/* tests: nothing happens in the background */
 };
 
 struct swap *swap_create(const struct swap_config *cfg, int *err);

@@ -17,6 +17,8 @@ void worker_wake(struct swap *s)
 {
 	struct swap_worker *w = &s->worker;
 
+	if (!w->thread.running)
+		return;
 	/* Whoever set it will be looked for: what we want done is seen by the same look. */
 	if (atomic_exchange(&w->wanted, true))
 		return;

@@ -98,7 +98,7 @@ static struct watched_dev *watched_create(uint32_t nr_slots)
 
 void world_create(struct world *w, uint32_t nr_slots_0, uint32_t nr_slots_1)
 {
-	struct swap_config cfg = {.cache_bytes = MIB(4), .max_entries = 64};
+	struct swap_config cfg = {.cache_bytes = MIB(4), .max_entries = 64, .no_worker = true};
 	uint32_t nr_slots[2] = {nr_slots_0, nr_slots_1};
 	int err;
 

@@ -352,7 +352,7 @@ static void test_two_threads_use_eight_devices_evenly(void **state)
 		least = MIN(least, d[i]->peak);
 		most = MAX(most, d[i]->peak);
 	}
-	/* Two turns may be under way at once: 2 % here. The bound is the worst that the queue's model in Linux had. */
+	/* Two turns may be under way at once: 2 % here. The worst of the queue in Linux is the bound. */
 	assert_true(most * 1000ull <= least * 1049ull);
 	fake_end(q, d, 8);
 }
