@@ -80,6 +80,11 @@ struct dev_ops {
 	 * either range be written or freed. nr is at most 512. NULL: read and write instead.
 	 */
 	int (*copy_slots)(struct dev *d, uint32_t from, uint32_t to, uint32_t nr);
+	/*
+	 * Would memory come free if what the slots [slot, slot+nr), which hold content, have in it
+	 * were stored elsewhere? A hint. As for a read, nobody frees the slots meanwhile. NULL: no.
+	 */
+	bool (*is_sparse)(struct dev *d, uint32_t slot, uint32_t nr);
 	/* Memory that counts in the budget as pool, and as metadata, in bytes. NULL: none. */
 	uint64_t (*memory_bytes)(struct dev *d);
 	uint64_t (*metadata_bytes)(struct dev *d);

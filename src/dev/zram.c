@@ -443,6 +443,27 @@ static void zram_submit(struct dev *d, struct dev_io *io)
 					: zram_write(z, io));
 }
 
+/* Most of its objects lie among holes, or have pages in them that nobody needs any more. */
+static bool zram_is_sparse(struct dev *d, uint32_t slot, uint32_t nr)
+{
+	struct zram *z = to_zram(d);
+	uint32_t end = slot + nr, objects = 0, sparse = 0, n;
+
+	for (; slot < end; slot += n) {
+		uint32_t handle = z->table[slot];
+		uint8_t kind;
+
+		for (n = 1; slot + n < end && z->table[slot + n] == handle; n++)
+			;
+		if (!handle)
+			continue;
+		kind = *(const uint8_t *)zpool_map(z->pool, handle) & KIND_PAGES;
+		objects++;
+		sparse += n * 2 <= kind || zpool_is_sparse(z->pool, handle);
+	}
+	return sparse * 2 > objects;
+}
+
 /* ---- the rest ---- */
 
 static uint64_t zram_metadata_bytes(struct dev *d)
@@ -475,6 +496,7 @@ static const struct dev_ops zram_ops = {
 	.submit = zram_submit,
 	.free_slots = zram_free_slots,
 	.copy_slots = zram_copy_slots,
+	.is_sparse = zram_is_sparse,
 	.memory_bytes = zram_memory_bytes,
 	.metadata_bytes = zram_metadata_bytes,
 	.memory_room = zram_memory_room,

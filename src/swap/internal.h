@@ -55,6 +55,13 @@ enum dev_state {
 
 #define READY_RUNS 128u /* of one order */
 
+/* What compact.c knows of a device; under writeout.lock. */
+struct compact_dev {
+	uint32_t cursor;      /* slot at which the hand is */
+	uint64_t moved_pages; /* in this round */
+	uint64_t rest_until;  /* so many slots were freed, ever */
+};
+
 /* What relocate.c knows of a device. */
 struct relocate_dev {
 	_Atomic uint64_t again_at[MAX_ORDER + 1]; /* swap_dev.freed from which it may succeed */
@@ -85,6 +92,7 @@ struct swap_dev {
 	_Atomic uint64_t reclaimed_ns; /* when that was asked for last */
 	atomic_bool reclaim_wanted; /* the worker is to let go of cached slots */
 	struct relocate_dev relocate;
+	struct compact_dev compact;
 };
 
 enum write_state {

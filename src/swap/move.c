@@ -264,7 +264,8 @@ static void copy_all(struct mover *m, unsigned int dev, unsigned int n)
 
 	for (unsigned int i = 0; i < n; i++) {
 		struct move_item *it = &m->items[i];
-		uint32_t to = swap_dev_alloc(sd, it->order);
+		bool whole = it->kind == ENTRY_DEVICE || it->piece;
+		uint32_t to = whole ? swap_dev_alloc(sd, it->order) : 0;
 		int r = to ? sd->dev->ops->copy_slots(sd->dev, it->slot, to, 1u << it->order)
 			   : -ENOSPC;
 
@@ -411,7 +412,7 @@ void mover_move_locked(struct mover *m, const struct move_request *req, const sw
 		res->gone += !found && !too_many;
 		res->too_many += too_many;
 	}
-	if (req->window_nr && s->devs[req->from].dev->ops->copy_slots) {
+	if (req->copy || (req->window_nr && s->devs[req->from].dev->ops->copy_slots)) {
 		copy_all(m, req->from, nr);
 	} else {
 		mover_read(m, nr);

@@ -204,6 +204,7 @@ int swap_on(struct swap *s, struct dev *d, int prio)
 		atomic_store(&sd->full_logged, false);
 		atomic_store(&sd->grown_out, false);
 		atomic_store(&sd->freed, 0);
+		memset(&sd->compact, 0, sizeof(sd->compact));
 		atomic_store(&sd->reclaimed_ns, 0);
 		atomic_store(&sd->reclaim_wanted, false);
 	} else {

@@ -15,6 +15,7 @@
 
 #include "base/mem.h"
 #include "swap/internal.h"
+#include "swap/compact.h"
 #include "swap/relocate.h"
 #include "trace/vmstat.h"
 
@@ -430,6 +431,8 @@ int64_t swap_writeout(struct swap *s, uint64_t nr_pages)
 			left += write_batch(s, n);
 		}
 	}
+	if (left)
+		compact_some(s);
 	us_mutex_unlock(&w->lock);
 #if USWAP_DEBUG >= 3
 	check_clusters(s);

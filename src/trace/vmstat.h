@@ -27,6 +27,7 @@
 	X(swapoff_moved)       /* moved to another device by swapoff */                            \
 	X(swap_slot_reclaimed) /* given up: only resident pages still named the older copy */       \
 	X(swap_relocated)      /* moved on their device to make a larger run free */               \
+	X(swap_compacted)      /* stored anew in memory, so that the pool gives memory back */     \
 	X(swap_relocate_fail)  /* runs that could not be made so, events */                        \
 	X(swap_discard)	       /* slots whose device was told that they are free */                \
 	X(swap_discard_fail)   /* discards that failed, events */                                  \

@@ -464,6 +464,23 @@ void *zpool_map(struct zpool *zp, uint32_t handle)
 	       (size_t)(handle & (MAX_OBJS - 1)) * zp->classes[zp->runs[run].cls].size;
 }
 
+bool zpool_is_sparse(struct zpool *zp, uint32_t handle)
+{
+	uint32_t run = handle >> OBJ_BITS, best;
+	struct run *r = &zp->runs[run];
+	struct size_class *c = &zp->classes[r->cls];
+	bool sparse = false;
+
+	us_mutex_lock(&c->lock);
+	if (r->list < NR_BUCKETS - 1) {
+		best = run_partial(c);
+		/* Between two that are as full as each other, one has to be the first. */
+		sparse = best != run && zp->runs[best].nr_live >= r->nr_live;
+	}
+	us_mutex_unlock(&c->lock);
+	return sparse;
+}
+
 size_t zpool_size(struct zpool *zp, uint32_t handle)
 {
 	uint32_t room = zp->classes[zp->runs[handle >> OBJ_BITS].cls].size - TRAILER;

@@ -28,6 +28,11 @@ uint32_t zpool_alloc(struct zpool *zp, size_t bytes);
 void zpool_free(struct zpool *zp, uint32_t handle);
 /* The object's bytes, aligned to 8. */
 void *zpool_map(struct zpool *zp, uint32_t handle);
+/*
+ * Does the object lie among holes, while there is a place for it among objects that lie closer? Then
+ * storing it anew, and freeing it here, is a step to giving memory back. The caller keeps it live.
+ */
+bool zpool_is_sparse(struct zpool *zp, uint32_t handle);
 /* The size that was asked for. Needs no lock, like zpool_map(). */
 size_t zpool_size(struct zpool *zp, uint32_t handle);
 /* Memory really in use: pages of the pool that are touched, plus its tables. */
