@@ -174,6 +174,7 @@ int queue_use_policy(struct queue *q, enum queue_policy policy) __must_check;
 
 /* As in tier.h; they hold for every allocation that begins after the return. */
 int queue_tier_add(struct queue *q, const struct tier_spec *spec) __must_check;
+int queue_tier_change(struct queue *q, const struct tier_spec *spec) __must_check;
 int queue_tier_remove(struct queue *q, const char *name) __must_check;
 int queue_tier_mask(struct queue *q, const char *const *names, unsigned int n, uint64_t *mask)
 	__must_check;

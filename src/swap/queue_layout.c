@@ -348,6 +348,18 @@ int queue_tier_add(struct queue *q, const struct tier_spec *spec)
 	return err;
 }
 
+int queue_tier_change(struct queue *q, const struct tier_spec *spec)
+{
+	int err;
+
+	us_mutex_lock(&q->writer_lock);
+	err = tier_change(&q->tiers, spec);
+	if (!err)
+		queue_publish(q);
+	us_mutex_unlock(&q->writer_lock);
+	return err;
+}
+
 int queue_tier_remove(struct queue *q, const char *name)
 {
 	int err;

@@ -113,6 +113,18 @@ int tier_remove(struct tier_table *t, const char *name)
 	return -ENOENT;
 }
 
+int tier_change(struct tier_table *t, const struct tier_spec *spec)
+{
+	struct tier_table old = *t;
+	int err = tier_remove(t, spec->name);
+
+	if (!err)
+		err = tier_add(t, spec);
+	if (err)
+		*t = old;
+	return err;
+}
+
 const struct tier *tier_of_prio(const struct tier_table *t, int prio)
 {
 	for (unsigned int i = 0; i < t->nr_active; i++)
