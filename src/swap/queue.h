@@ -122,7 +122,7 @@ void queue_note_speed(struct queue *q, unsigned int dev, uint32_t nr_pages, uint
 
 struct queue_dev_config {
 	void *dev; /* for queue_ops */
-	int prio;  /* PRIO_MIN..PRIO_MAX; many of one priority are peers, also at PRIO_MIN */
+	int prio;  /* SWAP_PRIO_MIN..SWAP_PRIO_MAX; many of one priority are peers, also at SWAP_PRIO_MIN */
 	unsigned int weight; /* 1..QUEUE_MAX_WEIGHT; 0: none given */
 	int node; /* -1: no node's */
 };

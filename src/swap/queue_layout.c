@@ -193,7 +193,7 @@ void queue_publish(struct queue *q)
 
 static bool config_ok(const struct queue_dev_config *cfg)
 {
-	return cfg->prio >= PRIO_MIN && cfg->prio <= PRIO_MAX &&
+	return cfg->prio >= SWAP_PRIO_MIN && cfg->prio <= SWAP_PRIO_MAX &&
 	       cfg->weight <= QUEUE_MAX_WEIGHT && cfg->node < (int)QUEUE_MAX_NODES;
 }
 

@@ -66,7 +66,7 @@ static int spec_check(const struct tier_table *t, const struct tier_spec *spec)
 {
 	if (!tier_name_ok(spec->name) || (unsigned int)spec->policy >= NR_POLICIES)
 		return -EINVAL;
-	if (spec->prio_min < PRIO_MIN || spec->prio_max > PRIO_MAX ||
+	if (spec->prio_min < SWAP_PRIO_MIN || spec->prio_max > SWAP_PRIO_MAX ||
 	    spec->prio_min > spec->prio_max)
 		return -ERANGE;
 	for (unsigned int i = 0; i < t->nr_active; i++)

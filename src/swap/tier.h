@@ -30,8 +30,8 @@
 #define TIER_NAME_BYTES 32u /* with the 0 at the end */
 #define TIERS_ALL UINT64_MAX
 
-#define PRIO_MIN (-1) /* what a device has whose user says nothing */
-#define PRIO_MAX 32767
+#define SWAP_PRIO_MIN (-1) /* what a device has whose user says nothing */
+#define SWAP_PRIO_MAX 32767
 
 struct tier_spec {
 	char name[TIER_NAME_BYTES];
