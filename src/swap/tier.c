@@ -115,13 +115,19 @@ int tier_remove(struct tier_table *t, const char *name)
 
 int tier_change(struct tier_table *t, const struct tier_spec *spec)
 {
-	struct tier_table old = *t;
-	int err = tier_remove(t, spec->name);
+	struct tier old[MAX_TIERS];
+	unsigned int nr = t->nr_active;
+	int err;
 
+	/* Names are left alone: others read them meanwhile. */
+	memcpy(old, t->active, sizeof(old));
+	err = tier_remove(t, spec->name);
 	if (!err)
 		err = tier_add(t, spec);
-	if (err)
-		*t = old;
+	if (err) {
+		memcpy(t->active, old, sizeof(old));
+		t->nr_active = nr;
+	}
 	return err;
 }
 
