@@ -28,7 +28,6 @@
 #include "swap/queue_internal.h"
 
 LOCK_CLASS(writer_class, "swap_queue_writer", RANK_CACHE - 3);
-LOCK_CLASS(list_class, "swap_queue_list", RANK_CACHE - 1);
 LOCK_CLASS(tag_class, "swap_queue_tag", RANK_DEV - 2);
 
 #define SPEED_SHIFT 3 /* a new measurement of speed counts an eighth */
@@ -74,10 +73,6 @@ struct queue *queue_create(const struct queue_config *cfg, int *err)
 		q->node_of_cpu[c] = (uint8_t)(cfg->node_of_cpu(c) % QUEUE_MAX_NODES);
 	us_mutex_init(&q->writer_lock, &writer_class);
 	us_mutex_init(&q->tag_lock, &tag_class);
-	for (unsigned int i = 0; i < MAX_RINGS; i++) {
-		q->rings[i].index = i;
-		us_mutex_init(&q->rings[i].list_lock, &list_class);
-	}
 	tier_table_init(&q->tiers);
 	q->policy = cfg->policy == POLICY_DEFAULT ? POLICY_QUEUE : cfg->policy;
 	q->views = 1u << q->policy;
@@ -92,7 +87,7 @@ void queue_destroy(struct queue *q)
 {
 	if (!q)
 		return;
-	for (unsigned int i = 0; i < MAX_RINGS; i++)
+	for (unsigned int i = 0; i < atomic_load(&q->nr_rings); i++)
 		us_mutex_deinit(&q->rings[i].list_lock);
 	us_mutex_deinit(&q->tag_lock);
 	us_mutex_deinit(&q->writer_lock);
