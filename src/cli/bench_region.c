@@ -281,12 +281,12 @@ static int write_cached(struct bench_engine *e)
 
 static int new_entry(struct bench_engine *e, unsigned int order, swp_t *out, void **buf)
 {
-	int err = swap_new(e->swap, order, out, buf);
+	int err = swap_new(e->swap, order, 0, out, buf);
 
 	if (err != -ENOBUFS)
 		return err;
 	err = write_cached(e);
-	return err ? err : swap_new(e->swap, order, out, buf);
+	return err ? err : swap_new(e->swap, order, 0, out, buf);
 }
 
 /* -EEXIST: the content is not what this benchmark is about (same-filled, or there already). */

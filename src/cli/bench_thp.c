@@ -163,7 +163,7 @@ static int create_engine(struct thp *t)
 		t->engine.swap = swap_create(
 			&(struct swap_config){.cache_bytes = CACHE_BYTES}, &err);
 	if (!err)
-		err = swap_on(t->engine.swap, d, 0);
+		err = swap_on(t->engine.swap, d, &(struct swap_on_config){0});
 	if (err) {
 		dev_destroy(d);
 		return cli_fail("%s: %s", t->name, strerror(-err));

@@ -168,6 +168,7 @@ static void forget_zram(struct job *j, const struct dev *d)
 static int add(struct job *j, const struct swap_spec *sp, uint64_t ram_bytes, bool *created,
 	       char *name, size_t name_len, char *why, size_t len)
 {
+	struct swap_on_config cfg = {.prio = sp->prio};
 	struct opened o;
 	int err = open_device(sp, ram_bytes, &o, why, len);
 
@@ -176,7 +177,7 @@ static int add(struct job *j, const struct swap_spec *sp, uint64_t ram_bytes, bo
 	snprintf(name, name_len, "%s", o.dev->name);
 	*created = o.created;
 	remember_zram(j, &o);
-	err = swap_on(j->swap, o.dev, sp->prio);
+	err = swap_on(j->swap, o.dev, &cfg);
 	if (!err)
 		return 0;
 	snprintf(why, len, "%s: cannot be used as a swap device: %s", name,

@@ -83,7 +83,8 @@ static inline bool cluster_is_empty(const struct cluster *cl)
 
 static inline uint32_t clusters_used(struct clusters *c)
 {
-	return (uint32_t)atomic_load_explicit(&c->usage, memory_order_acquire);
+	/* Sequentially consistent: see queue_ops.is_full. */
+	return (uint32_t)atomic_load(&c->usage);
 }
 
 static inline uint32_t clusters_usable(struct clusters *c)

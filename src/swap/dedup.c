@@ -97,7 +97,8 @@ swp_t dedup_find_or_insert(struct dedup *d, swp_t e)
 	for (swp_t f = d->buckets[b]; f; f = next_of(d, f)) {
 		struct entry *q = entry_of(d->table, f);
 
-		if (q->order != p->order || !hash_equal(q->hash, p->hash) || !entry_try_get(q))
+		if (q->order != p->order || q->class != p->class ||
+		    !hash_equal(q->hash, p->hash) || !entry_try_get(q))
 			continue;
 		us_mutex_unlock(&d->lock);
 		return f;

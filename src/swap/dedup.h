@@ -31,7 +31,7 @@ void dedup_deinit(struct dedup *d);
 uint64_t dedup_bytes(struct dedup *d);
 
 /*
- * Returns a live entry with e's hash and order, with one reference taken for the caller; or
+ * Returns a live entry with e's hash, order and class, with one reference taken for the caller; or
  * inserts e and returns e, without one. Both are one step: of two equal entries one is found.
  */
 swp_t dedup_find_or_insert(struct dedup *d, swp_t e);

@@ -58,7 +58,8 @@ uint64_t entry_table_bytes(const struct entry_table *t)
 	return align_up((uint64_t)atomic_load(&t->next_unused) * sizeof(struct entry), PAGE_SIZE);
 }
 
-swp_t entry_alloc(struct entry_table *t, enum entry_kind kind, unsigned int order)
+swp_t entry_alloc(struct entry_table *t, enum entry_kind kind, unsigned int order,
+		  unsigned int class)
 {
 	struct entry *p;
 	swp_t e = 0;
@@ -77,7 +78,8 @@ swp_t entry_alloc(struct entry_table *t, enum entry_kind kind, unsigned int orde
 	p->slot = 0;
 	p->chain = 0;
 	p->kind = kind & 7u;
-	p->order = (uint8_t)order;
+	p->order = order & 15u;
+	p->class = class & 15u;
 	p->dev = 0;
 	atomic_store_explicit(&p->kept, 0, memory_order_relaxed);
 	p->hash = (struct hash128){0, 0};

@@ -5,7 +5,7 @@
  * Who may read or write what of a live entry:
  *   refs             atomic. 0 means dying: only the one who made it 0 may touch the entry, and
  *                    entry_try_get() fails for all others.
- *   order            constant from entry_alloc() on, but for a piece that is not stored yet
+ *   order, class     constant from entry_alloc() on, but for a piece that is not stored yet
  *   kind, dev, slot  written under the shard lock, or by the only holder of a reference. While an
  *                    entry is on a device a mover may change dev and slot (move.c): who reads from
  *                    there passes the device's gate
@@ -43,7 +43,8 @@ struct entry {
 	uint32_t chain; /* next in the bucket and ENTRY_INDEXED; next free; next piece */
 	uint8_t kind : 3;
 	uint8_t dev : 5;
-	uint8_t order;
+	uint8_t order : 4;
+	uint8_t class : 4; /* swap_class() */
 	_Atomic uint16_t kept; /* of the references: resident pages whose older copy this is */
 	union {
 		struct hash128 hash;
@@ -77,7 +78,8 @@ void entry_table_deinit(struct entry_table *t);
 uint64_t entry_table_bytes(const struct entry_table *t);
 
 /* An entry with one reference; its other fields are the caller's to set. 0: none left. */
-swp_t entry_alloc(struct entry_table *t, enum entry_kind kind, unsigned int order);
+swp_t entry_alloc(struct entry_table *t, enum entry_kind kind, unsigned int order,
+		  unsigned int class);
 /* refs must be 0, and nothing may lead to e any more. */
 void entry_free(struct entry_table *t, swp_t e);
 

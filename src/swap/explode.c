@@ -33,11 +33,12 @@ static void forget(struct swap *s, swp_t e)
 }
 
 /* An entry with its hash for each live page. False: none left, and none made. */
-static bool make_entries(struct swap *s, const char *content, const uint64_t *live,
-			 unsigned int nr, swp_t *out)
+static bool make_entries(struct swap *s, unsigned int class, const char *content,
+			 const uint64_t *live, unsigned int nr, swp_t *out)
 {
 	for (unsigned int i = 0; i < nr; i++) {
-		out[i] = is_live(live, i) ? entry_alloc(&s->table, ENTRY_FILLING, 0) : 0;
+		out[i] = is_live(live, i) ? entry_alloc(&s->table, ENTRY_FILLING, 0, class)
+					  : 0;
 		if (out[i]) {
 			entry_of(&s->table, out[i])->hash =
 				hash_folio(content + (size_t)i * PAGE_SIZE, PAGE_SIZE);
@@ -92,7 +93,7 @@ int swap_explode(struct swap *s, swp_t e, uint32_t refs, const void *content,
 
 	if (!order)
 		return -EINVAL;
-	if (!make_entries(s, content, live, nr, out))
+	if (!make_entries(s, entry_of(&s->table, e)->class, content, live, nr, out))
 		return -ENOMEM;
 	if (!take_whole(s, e, refs, &dev, &slot)) {
 		for (unsigned int i = 0; i < nr; i++)

@@ -26,7 +26,7 @@ void swap_usage(struct swap *s, struct swap_usage *u)
 	u->swapped_pages = atomic_load_explicit(&s->swapped_pages, memory_order_relaxed);
 	u->metadata_bytes = align_up(sizeof(*s), PAGE_SIZE) + entry_table_bytes(&s->table) +
 			    dedup_bytes(&s->dedup) + cache_metadata_bytes(&s->cache) +
-			    write_set_bytes(&s->writeout.set) +
+			    write_set_bytes(&s->writeout.set) + queue_bytes(s->queue) +
 			    mover_bytes(&s->relocate_now->mover) +
 			    mover_bytes(&s->relocate_back->mover);
 	for (uint32_t i = 0; i < atomic_load(&s->nr_devs); i++) {
@@ -78,18 +78,39 @@ unsigned int swap_nr_devs(struct swap *s)
 	return atomic_load(&s->nr_devs);
 }
 
-/* devs_lock held: the device is there as long as it is. */
-static void describe(struct swap_dev *sd, struct swap_dev_info *info)
-{
-	uint32_t used, peak, usable;
+struct listing {
+	struct swap_dev_info *info;
+	unsigned int number[MAX_DEVS];
+	unsigned int nr;
+	int only; /* this device; -1: all */
+};
 
+/* Rows come by priority and leave by number. The device stays until this has returned. */
+static void describe(void *arg, const struct queue_row *row)
+{
+	struct listing *l = arg;
+	struct swap_dev *sd = row->owner;
+	uint32_t used, peak, usable;
+	unsigned int at = l->nr;
+	int state = atomic_load(&sd->state);
+
+	if (l->only >= 0 && row->dev != (unsigned int)l->only)
+		return;
+	for (; at && l->number[at - 1] > row->dev; at--) {
+		l->info[at] = l->info[at - 1];
+		l->number[at] = l->number[at - 1];
+	}
+	l->nr++;
+	l->number[at] = row->dev;
 	clusters_usage(&sd->clusters, &used, &peak, &usable);
 	used -= MIN(used, relocate_ready_slots(sd));
-	*info = (struct swap_dev_info){
+	l->info[at] = (struct swap_dev_info){
 		.type = sd->dev->ops->type,
 		.in_memory = dev_in_memory(sd->dev),
-		.draining = atomic_load(&sd->state) == DEV_DRAINING,
-		.prio = sd->prio,
+		.draining = state == DEV_DRAINING || state == DEV_LEAVING,
+		.prio = row->prio,
+		.tier = row->tier_name,
+		.weight = row->weight,
 		.size_bytes = (uint64_t)usable << PAGE_SHIFT,
 		.used_bytes = (uint64_t)used << PAGE_SHIFT,
 		.peak_bytes = (uint64_t)peak << PAGE_SHIFT,
@@ -98,31 +119,25 @@ static void describe(struct swap_dev *sd, struct swap_dev_info *info)
 		.stored_bytes = atomic_load(&sd->dev->stored_pages) << PAGE_SHIFT,
 		.compressed_bytes = atomic_load(&sd->dev->stored_bytes),
 	};
-	memcpy(info->name, sd->dev->name, sizeof(info->name));
+	memcpy(l->info[at].name, sd->dev->name, sizeof(l->info[at].name));
+}
+
+static unsigned int list(struct swap *s, struct swap_dev_info *info, int only)
+{
+	struct listing l = {.info = info, .only = only};
+
+	queue_each(s->queue, describe, &l);
+	return l.nr;
 }
 
 bool swap_dev_info(struct swap *s, unsigned int i, struct swap_dev_info *info)
 {
-	bool there;
-
-	us_mutex_lock(&s->devs_lock);
-	there = i < MAX_DEVS && swap_dev_present(&s->devs[i]);
-	if (there)
-		describe(&s->devs[i], info);
-	us_mutex_unlock(&s->devs_lock);
-	return there;
+	return i < MAX_DEVS && list(s, info, (int)i);
 }
 
 unsigned int swap_list_devs(struct swap *s, struct swap_dev_info *info)
 {
-	unsigned int n = 0;
-
-	us_mutex_lock(&s->devs_lock);
-	for (uint32_t i = 0; i < atomic_load(&s->nr_devs); i++)
-		if (swap_dev_present(&s->devs[i]))
-			describe(&s->devs[i], &info[n++]);
-	us_mutex_unlock(&s->devs_lock);
-	return n;
+	return list(s, info, -1);
 }
 
 /* ---- consistency ---- */
@@ -227,6 +242,7 @@ void swap_check(struct swap *s)
 		swap_bug("%llu entries say they are indexed, %u are",
 			 (unsigned long long)t.indexed, s->dedup.nr_entries);
 	cache_check(&s->cache, &s->table, t.buf_bytes);
+	queue_check(s->queue);
 	for (uint32_t i = 0; i < atomic_load(&s->nr_devs); i++) {
 		uint32_t used, peak, usable;
 

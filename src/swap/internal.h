@@ -7,7 +7,8 @@
  *   writeout.lock   RANK_CACHE - 3   one writeout at a time; held while its writes are in flight,
  *                                    so nothing that a fault waits for takes it
  *   relocator       RANK_CACHE - 2   making room by moving: by the writeout, or by the worker
- *   devs_lock       RANK_CACHE - 1   the array of devices by priority
+ *   queue           RANK_CACHE - 3   its writers', who wait for walks; -1 of a plist (queue.h)
+ *   devs_lock       RANK_CACHE - 1   numbers of devices, and their states
  *   cache.lock      RANK_CACHE       buffers and queue
  *   entry shard     RANK_ENTRY       kind, dev, slot of an entry; pins of its buffer
  *   relocate_dev    RANK_ENTRY       runs of a device that are ready
@@ -29,6 +30,7 @@
 #include "swap/dedup.h"
 #include "swap/entry.h"
 #include "swap/gate.h"
+#include "swap/queue.h"
 #include "swap/swap.h"
 
 #define MAX_DEVS SWAP_MAX_DEVS
@@ -38,12 +40,16 @@
 #define WRITE_PAGES 1024u /* 4 MiB */
 /* After so many writes that failed with -EIO nothing new goes to a device. */
 #define MAX_WRITE_ERRORS 8
-/* A device that reported -ENOSPC is asked again after this, or when slots of it are freed. */
+/*
+ * A device that reported -ENOSPC is asked again after this, or when slots of it are freed; one that
+ * could not grow, too.
+ */
 #define FULL_RETRY_NS (1000 * 1000 * 1000ull)
 
 /*
  * Life of a device number. A number is NONE again only when nothing names it: no entry, no reader of
- * the array (devs_gate), no load or free that is on its last steps (swap_dev.gate).
+ * the array (devs_gate), no load or free that is on its last steps (swap_dev.gate), and not the
+ * queue. Whether a folio may go there is the queue's to say, not the state's.
  */
 enum dev_state {
 	DEV_NONE,     /* free for the next device */
@@ -85,7 +91,7 @@ struct swap_dev {
 	atomic_bool failed;
 	_Atomic uint32_t write_errors;
 	atomic_bool read_error_logged, full_logged;
-	atomic_bool grown_out; /* the last attempt to grow gave nothing */
+	_Atomic uint64_t grown_out_ns; /* when an attempt to grow gave nothing; 0: the last did */
 	/* Loads of DEVICE entries that are here; and whoever calls the device or frees its slots. */
 	struct gate gate;
 	_Atomic uint64_t freed; /* slots, ever; those of folios that were relocated do not count */
@@ -118,12 +124,15 @@ struct write_io {
 	uint32_t tried_last; /* the same with DEV_IO_LAST */
 	uint32_t refused;    /* bit d: because it compresses poorly there */
 	uint32_t barred;     /* bit d: device d is not to take it, nor pieces of it */
-	unsigned int dev;    /* where it is being written */
+	unsigned int class;  /* which tiers may take it */
+	unsigned int dev;    /* where it is being written; of one that stays there, always */
+	uint64_t start_ns;   /* 0: not measured */
 	uint32_t slot;
 	struct write_io *lead; /* the one whose io writes this folio too; often itself */
 	enum write_state state;
 	bool last;   /* with DEV_IO_LAST */
 	bool no_run; /* some device had no run of that order */
+	bool stays;  /* on `dev`, at other slots */
 	bool moving; /* from another place on a device: counted there, not as swapped out */
 	bool piece;  /* of a folio that is split: counted as the kernel does, as single pages */
 };
@@ -149,10 +158,10 @@ struct writeout {
 	swp_t batch[WRITE_FOLIOS];
 };
 
-/* Devices of equal priority take turns of one cluster's worth of pages. */
-struct turn {
-	uint32_t first; /* within the group: who is tried first */
-	uint32_t used_pages;
+/* What a class of folios may use. Constant once its number is given out. */
+struct swap_class {
+	uint64_t denied; /* tiers, as queue_req has it */
+	enum queue_policy policy;
 };
 
 struct swap_worker {
@@ -176,19 +185,23 @@ struct swap {
 	_Atomic uint32_t nr_loads; /* from swap_load() until their reference is dropped */
 	_Atomic uint32_t nr_pieces; /* entries that only hold a part of another one */
 
+	struct queue *queue; /* which device takes the next folio */
+	/* Does a policy want to know how fast devices are? */
+	atomic_bool measuring;
+	struct us_mutex class_lock;
+	_Atomic uint32_t nr_classes; /* written under class_lock, as is the last of class[] */
+	struct swap_class class[SWAP_MAX_CLASSES];
+
 	struct swap_dev devs[MAX_DEVS]; /* by number, which entries hold */
 	_Atomic uint32_t nr_devs;	/* numbers that were ever used; only grows */
 	/*
 	 * Whoever goes through devs[] without an entry on the device that he looks at is in here, and
 	 * looks at state first. swap_off() changes the state, then drains this gate: nobody is left
-	 * who took the device for what it was. It may be held over the growth of a file.
+	 * who took the device for what it was. It may be held over the growth of a file. Walks of
+	 * the queue and queue_each() need it not: queue_off() and queue_remove() wait for them.
 	 */
 	struct gate devs_gate;
-	struct us_mutex devs_lock;
-	/* protected by devs_lock */
-	uint8_t by_prio[MAX_DEVS]; /* numbers of the devices that are ON, highest priority first */
-	uint32_t nr_by_prio;
-	struct turn turns[MAX_DEVS]; /* by position of the first device of a priority */
+	struct us_mutex devs_lock; /* who takes or gives back a number; changes of states */
 
 	struct writeout writeout;
 	struct gate split_gate; /* loads of SPLIT entries */
@@ -251,22 +264,30 @@ void split_free(struct swap *s, swp_t first);
 bool swap_dev_usable(struct swap_dev *sd);
 /* Is there a device to look at (figures, not allocation)? In devs_gate or with devs_lock. */
 bool swap_dev_present(struct swap_dev *sd);
-/* Device n takes part in the walk, or no longer. devs_lock held. */
-void swap_dev_enlist(struct swap *s, unsigned int n);
-void swap_dev_unlist(struct swap *s, unsigned int n);
+/* For the queue: no free slot at all, none held ready, and it cannot grow. */
+bool swap_dev_is_full(struct swap_dev *sd);
+extern const struct queue_ops swap_queue_ops;
+/*
+ * What time has changed about closed devices: disks that were full are asked again, cached slots of
+ * full devices are wanted. Before each batch of writes; cheap while all are open.
+ */
+void swap_devs_look_again(struct swap *s);
 /* Pages that it can still take in, as far as known. */
 uint64_t swap_dev_room(struct swap_dev *sd);
-/* The devices in the order in which a folio should try them. Returns how many. */
-unsigned int swap_dev_walk(struct swap *s, uint8_t *walk);
-/* Counts pages against the turn of the devices of dev's priority. */
-void swap_dev_charge(struct swap *s, unsigned int dev, uint32_t nr_pages);
 /*
- * Slots for 2^order pages; grows the device if it can. Blocks on the disk then. 0: none. In
- * devs_gate since before the device was found ON.
+ * Slots for 2^order pages; grows the device if it can. Blocks on the disk then. 0: none. In a walk
+ * of the queue, or in devs_gate since before the device was found ON.
  */
 uint32_t swap_dev_alloc(struct swap_dev *sd, unsigned int order);
 /* The same for a whole folio that is swapped out: by moving others, if need be (relocate.h). */
 uint32_t swap_dev_alloc_folio(struct swap_dev *sd, unsigned int order);
+/* Gives back slots that hold nothing. The caller keeps the device there. */
+void swap_dev_unalloc(struct swap_dev *sd, uint32_t slot, unsigned int order);
+/*
+ * Slots for wio on the first device that has room among those that it has not tried. False: nobody
+ * takes it.
+ */
+bool swap_place(struct swap *s, struct write_io *wio) __must_check;
 /* Slots that the device may have in all, slot 0 included, as far as known. */
 uint32_t swap_dev_max_slots(struct swap_dev *sd);
 /* What a write that failed says about the device. */

@@ -223,11 +223,11 @@ static void placed(struct move_item *it, unsigned int dev, uint32_t slot)
 
 static void write_all(struct mover *m, const struct move_request *req, unsigned int n)
 {
-	uint32_t all = UINT32_MAX, barred;
+	bool stays = req->to != MOVE_ANYWHERE;
+	uint32_t barred = stays ? 0 : 1u << req->from;
 	struct swap *s = m->swap;
 	unsigned int nr = 0;
 
-	barred = req->to == MOVE_ANYWHERE ? 1u << req->from : all & ~(1u << req->to);
 	for (unsigned int i = 0; i < n; i++) {
 		struct move_item *it = &m->items[i];
 
@@ -240,6 +240,9 @@ static void write_all(struct mover *m, const struct move_request *req, unsigned 
 						 .tried = barred,
 						 .tried_last = barred,
 						 .barred = barred,
+						 .class = entry_of(&s->table, it->entry)->class,
+						 .dev = stays ? req->to : 0,
+						 .stays = stays,
 						 .moving = true};
 	}
 	write_ios(s, &m->set, m->ios, nr);
@@ -275,7 +278,7 @@ static void copy_all(struct mover *m, unsigned int dev, unsigned int n)
 			continue;
 		}
 		if (to)
-			clusters_free(&sd->clusters, to, it->order);
+			swap_dev_unalloc(sd, to, it->order);
 		/* Damaged: who loads it finds out. */
 		if (r != -ENOSPC && r != -ENOMEM)
 			it->result = r;

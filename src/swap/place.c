@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which device a folio goes to: higher priority first; devices of equal priority take turns of
- * one cluster's worth of pages, so that neighbours in time are neighbours on a device.
+ * Slots for a folio: on which device is the queue's to say (queue.h); here is what a device does to
+ * have some, and what becomes of a folio that no open device takes.
+ *
+ * Why no slot is given out on a device that is being emptied: a walk of the queue is waited for by
+ * queue_off(), which comes before clusters_disable() (swapoff.c). Whoever takes slots without a walk
+ * is in devs_gate since before he found the device ON, or holds content there and is in its gate:
+ * swap_off() changes the state, disables the clusters, then drains.
  */
 #include <errno.h>
 #include <string.h>
@@ -33,97 +38,20 @@ bool swap_dev_present(struct swap_dev *sd)
 	return state == DEV_ON || state == DEV_DRAINING;
 }
 
-/* Turns are kept by position, and positions have moved. */
-static void reset_turns(struct swap *s)
-{
-	memset(s->turns, 0, sizeof(s->turns));
-}
-
-void swap_dev_enlist(struct swap *s, unsigned int n)
-{
-	uint32_t at = s->nr_by_prio++;
-
-	for (; at && s->devs[s->by_prio[at - 1]].prio < s->devs[n].prio; at--)
-		s->by_prio[at] = s->by_prio[at - 1];
-	s->by_prio[at] = (uint8_t)n;
-	reset_turns(s);
-}
-
-void swap_dev_unlist(struct swap *s, unsigned int n)
-{
-	uint32_t at = 0;
-
-	while (at < s->nr_by_prio && s->by_prio[at] != n)
-		at++;
-	if (at == s->nr_by_prio)
-		swap_bug("device %u is not on the list", n);
-	s->nr_by_prio--;
-	memmove(&s->by_prio[at], &s->by_prio[at + 1], s->nr_by_prio - at);
-	reset_turns(s);
-}
-
-/* How many devices share the priority of the one at position `at`, from there on. */
-static unsigned int group_len(struct swap *s, unsigned int at, unsigned int nr)
-{
-	int prio = s->devs[s->by_prio[at]].prio;
-	unsigned int len = 1;
-
-	while (at + len < nr && s->devs[s->by_prio[at + len]].prio == prio)
-		len++;
-	return len;
-}
-
-unsigned int swap_dev_walk(struct swap *s, uint8_t *walk)
-{
-	unsigned int nr, n = 0;
-
-	us_mutex_lock(&s->devs_lock);
-	nr = s->nr_by_prio;
-	for (unsigned int at = 0, len; at < nr; at += len) {
-		len = group_len(s, at, nr);
-		for (unsigned int k = 0; k < len; k++)
-			walk[n++] = s->by_prio[at + (s->turns[at].first + k) % len];
-	}
-	us_mutex_unlock(&s->devs_lock);
-	return n;
-}
-
+/* The gate: the device is there until we have looked at it, as it was open when we were in. */
 bool swap_first_in_memory(struct swap *s)
 {
-	unsigned int phase = gate_enter(&s->devs_gate), n;
-	uint8_t walk[MAX_DEVS];
-	bool in_memory = false;
+	unsigned int phase = gate_enter(&s->devs_gate);
+	int first = queue_first(s->queue, &(struct queue_req){0});
+	bool in_memory = first >= 0 && dev_in_memory(s->devs[first].dev);
 
-	n = swap_dev_walk(s, walk);
-	for (unsigned int i = 0; i < n; i++)
-		if (swap_dev_usable(&s->devs[walk[i]])) {
-			in_memory = dev_in_memory(s->devs[walk[i]].dev);
-			break;
-		}
 	gate_leave(&s->devs_gate, phase);
 	return in_memory;
 }
 
-void swap_dev_charge(struct swap *s, unsigned int dev, uint32_t nr_pages)
+static unsigned int number_of(const struct swap_dev *sd)
 {
-	unsigned int nr;
-
-	us_mutex_lock(&s->devs_lock);
-	nr = s->nr_by_prio;
-	for (unsigned int at = 0, len; at < nr; at += len) {
-		struct turn *t = &s->turns[at];
-
-		len = group_len(s, at, nr);
-		if (s->devs[s->by_prio[at]].prio != s->devs[dev].prio)
-			continue;
-		t->used_pages += nr_pages;
-		if (t->used_pages >= CLUSTER_SLOTS) {
-			t->used_pages = 0;
-			t->first = (t->first + 1) % len;
-		}
-		break;
-	}
-	us_mutex_unlock(&s->devs_lock);
+	return (unsigned int)(sd - sd->swap->devs);
 }
 
 static bool grow_dev(struct swap_dev *sd, uint32_t nr_pages)
@@ -136,7 +64,9 @@ static bool grow_dev(struct swap_dev *sd, uint32_t nr_pages)
 	/* A run must be aligned, so up to one more run of slots may be needed. */
 	grown = d->ops->grow(d, (uint32_t)MIN((uint64_t)now + 2ull * nr_pages, d->max_slots));
 	clusters_set_size(&sd->clusters, grown);
-	atomic_store(&sd->grown_out, grown <= now);
+	atomic_store(&sd->grown_out_ns, grown > now ? 0 : clock_now_ns());
+	if (grown > now)
+		queue_retry(sd->swap->queue, number_of(sd));
 	return grown > now;
 }
 
@@ -144,7 +74,7 @@ uint32_t swap_dev_max_slots(struct swap_dev *sd)
 {
 	struct dev *d = sd->dev;
 
-	if (!d->ops->grow || atomic_load(&sd->grown_out) || atomic_load(&sd->full_since_ns))
+	if (!d->ops->grow || atomic_load(&sd->grown_out_ns) || atomic_load(&sd->full_since_ns))
 		return atomic_load(&d->nr_slots);
 	return d->max_slots;
 }
@@ -194,7 +124,7 @@ uint32_t swap_dev_alloc(struct swap_dev *sd, unsigned int order)
 uint32_t swap_dev_alloc_folio(struct swap_dev *sd, unsigned int order)
 {
 	struct swap *s = sd->swap;
-	unsigned int dev = (unsigned int)(sd - s->devs);
+	unsigned int dev = number_of(sd);
 	uint32_t slot = swap_dev_alloc(sd, order);
 
 	if (slot || !order)
@@ -207,17 +137,41 @@ uint32_t swap_dev_alloc_folio(struct swap_dev *sd, unsigned int order)
 	return slot;
 }
 
+void swap_dev_unalloc(struct swap_dev *sd, uint32_t slot, unsigned int order)
+{
+	clusters_free(&sd->clusters, slot, order);
+	queue_unused(sd->swap->queue, number_of(sd));
+}
+
+/*
+ * Runs that are held ready first: one that is dropped meanwhile is free by the second look, or its
+ * owner tells the queue after it. What a window keeps counts as free.
+ */
+bool swap_dev_is_full(struct swap_dev *sd)
+{
+	uint32_t ready = relocate_ready_slots(sd), used, peak, usable;
+	struct dev *d = sd->dev;
+
+	if (d->ops->grow && atomic_load(&d->nr_slots) < d->max_slots &&
+	    !atomic_load(&sd->grown_out_ns))
+		return false;
+	clusters_usage(&sd->clusters, &used, &peak, &usable);
+	return used >= usable + ready;
+}
+
 void swap_dev_write_failed(struct swap_dev *sd, int err)
 {
 	switch (err) {
 	case -ENOSPC:
 		atomic_store(&sd->full_since_ns, clock_now_ns());
+		queue_close(sd->swap->queue, number_of(sd), QUEUE_NOSPC);
 		if (!atomic_exchange(&sd->full_logged, true))
 			log_warn("%s: no space left", sd->dev->name);
 		break;
 	case -EIO:
 		if (atomic_fetch_add(&sd->write_errors, 1) + 1 == MAX_WRITE_ERRORS) {
 			atomic_store(&sd->failed, true);
+			queue_close(sd->swap->queue, number_of(sd), QUEUE_FAILED);
 			log_error("%s: %d writes failed; nothing more is written to it",
 				  sd->dev->name, MAX_WRITE_ERRORS);
 		}
@@ -225,4 +179,36 @@ void swap_dev_write_failed(struct swap_dev *sd, int err)
 	default: /* -E2BIG, -ENOMEM: about this folio, not about the device */
 		break;
 	}
+}
+
+/* ---- what time changes ---- */
+
+static void look_again(struct swap *s, unsigned int n, unsigned int closed)
+{
+	struct swap_dev *sd = &s->devs[n];
+	uint64_t now = clock_now_ns(), since = atomic_load(&sd->full_since_ns),
+		 grown_out = atomic_load(&sd->grown_out_ns);
+
+	/* 0: freed since, by one who did not see yet that it was closed. */
+	if (closed & QUEUE_NOSPC && (!since || now - since > FULL_RETRY_NS)) {
+		atomic_store(&sd->full_since_ns, 0);
+		queue_retry(s->queue, n);
+	} else if (closed & QUEUE_FULL && grown_out && now - grown_out > FULL_RETRY_NS) {
+		atomic_store(&sd->grown_out_ns, 0);
+		queue_retry(s->queue, n);
+	} else if (closed & QUEUE_FULL) {
+		worker_device_full(s, sd);
+	}
+}
+
+void swap_devs_look_again(struct swap *s)
+{
+	unsigned int phase = gate_enter(&s->devs_gate), closed;
+
+	for (uint32_t i = 0; i < atomic_load(&s->nr_devs); i++) {
+		closed = queue_closed(s->queue, i);
+		if (unlikely(closed) && atomic_load(&s->devs[i].state) == DEV_ON)
+			look_again(s, i, closed);
+	}
+	gate_leave(&s->devs_gate, phase);
 }

@@ -28,7 +28,6 @@
 #include "swap/queue_internal.h"
 
 LOCK_CLASS(writer_class, "swap_queue_writer", RANK_CACHE - 3);
-LOCK_CLASS(list_class, "swap_queue_list", RANK_CACHE - 1);
 LOCK_CLASS(tag_class, "swap_queue_tag", RANK_DEV - 2);
 
 #define SPEED_SHIFT 3 /* a new measurement of speed counts an eighth */
@@ -74,10 +73,6 @@ struct queue *queue_create(const struct queue_config *cfg, int *err)
 		q->node_of_cpu[c] = (uint8_t)(cfg->node_of_cpu(c) % QUEUE_MAX_NODES);
 	us_mutex_init(&q->writer_lock, &writer_class);
 	us_mutex_init(&q->tag_lock, &tag_class);
-	for (unsigned int i = 0; i < MAX_RINGS; i++) {
-		q->rings[i].index = i;
-		us_mutex_init(&q->rings[i].list_lock, &list_class);
-	}
 	tier_table_init(&q->tiers);
 	q->policy = cfg->policy == POLICY_DEFAULT ? POLICY_QUEUE : cfg->policy;
 	q->views = 1u << q->policy;
@@ -92,7 +87,7 @@ void queue_destroy(struct queue *q)
 {
 	if (!q)
 		return;
-	for (unsigned int i = 0; i < MAX_RINGS; i++)
+	for (unsigned int i = 0; i < atomic_load(&q->nr_rings); i++)
 		us_mutex_deinit(&q->rings[i].list_lock);
 	us_mutex_deinit(&q->tag_lock);
 	us_mutex_deinit(&q->writer_lock);
@@ -152,6 +147,19 @@ void queue_freed(struct queue *q, unsigned int dev)
 	atomic_fetch_add_explicit(&q->nr_reopened, 1, memory_order_relaxed);
 }
 
+void queue_unused(struct queue *q, unsigned int dev)
+{
+	if (likely(!(atomic_load(&q->devs[dev].closed) & QUEUE_FULL)))
+		return;
+	tag_change(q, dev, 0, QUEUE_FULL);
+	atomic_fetch_add_explicit(&q->nr_reopened, 1, memory_order_relaxed);
+}
+
+unsigned int queue_closed(struct queue *q, unsigned int dev)
+{
+	return atomic_load(&q->devs[dev].closed);
+}
+
 void queue_close(struct queue *q, unsigned int dev, unsigned int why)
 {
 	tag_change(q, dev, why & (QUEUE_NOSPC | QUEUE_FAILED), 0);
@@ -203,6 +211,15 @@ static uint64_t open_for(struct queue_layout *l, const struct queue_req *req)
 	return open;
 }
 
+static uint32_t take(struct queue *q, const struct queue_layout *l, unsigned int pos,
+		     const struct queue_req *req)
+{
+	const struct queue_ops *ops = q->cfg.ops;
+
+	return req->quick && ops->alloc_quick ? ops->alloc_quick(l->owner[pos], req->order) :
+						ops->alloc(l->owner[pos], req->order);
+}
+
 static unsigned int pick(struct queue_walk *w, uint64_t left)
 {
 	const struct queue_policy_ops *ops = w->g->ops;
@@ -230,7 +247,7 @@ static unsigned int refused(struct queue *q, const struct queue_layout *l,
  * open device had no run. 0, -EAGAIN (none of them), -E2BIG.
  */
 static int walk_group(struct queue_walk *w, uint64_t left, const struct queue_view *v,
-		      unsigned int order, unsigned int *failed, struct queue_got *got)
+		      const struct queue_req *req, unsigned int *failed, struct queue_got *got)
 {
 	for (w->step = 0; left; w->step++) {
 		unsigned int pos = pick(w, left), level;
@@ -243,12 +260,12 @@ static int walk_group(struct queue_walk *w, uint64_t left, const struct queue_vi
 #else
 		left &= ~(1ull << pos);
 #endif
-		got->slot = w->q->cfg.ops->alloc(w->l->owner[pos], order);
+		got->slot = take(w->q, w->l, pos, req);
 		if (likely(got->slot)) {
 			got->dev = w->l->number[pos];
 			return 0;
 		}
-		level = refused(w->q, w->l, v, pos, order);
+		level = refused(w->q, w->l, v, pos, req->order);
 		*failed = MIN(*failed, level);
 	}
 	return -EAGAIN;
@@ -267,7 +284,7 @@ static int walk(struct queue *q, const struct queue_layout *l, uint64_t open, un
 		if (v->level[best] > failed)
 			break;
 		w.g = &v->group[v->group_of[best]];
-		err = walk_group(&w, open & w.g->mask, v, req->order, &failed, got);
+		err = walk_group(&w, open & w.g->mask, v, req, &failed, got);
 		if (err != -EAGAIN)
 			return err;
 		open &= ~w.g->mask;
@@ -281,7 +298,7 @@ static int walk_from_alone(struct queue *q, const struct queue_layout *l, uint64
 {
 	unsigned int failed;
 
-	got->slot = q->cfg.ops->alloc(l->owner[pos], req->order);
+	got->slot = take(q, l, pos, req);
 	if (likely(got->slot)) {
 		got->dev = l->number[pos];
 		return 0;
@@ -331,6 +348,22 @@ uint64_t queue_open(struct queue *q, const struct queue_req *req)
 	return devs;
 }
 
+uint64_t queue_full(struct queue *q, const struct queue_req *req)
+{
+	struct us_reader *r = us_read_begin();
+	const struct queue_layout *l = atomic_load(&q->current);
+	uint64_t devs = 0, out = left_out(l, req);
+
+	for (unsigned int p = 0; p < l->nr; p++) {
+		uint32_t closed = atomic_load(&q->devs[l->number[p]].closed);
+
+		if (closed == QUEUE_FULL && !(out & 1ull << p))
+			devs |= 1ull << l->number[p];
+	}
+	us_read_end(r);
+	return devs;
+}
+
 void queue_each(struct queue *q, void (*fn)(void *arg, const struct queue_row *row), void *arg)
 {
 	struct us_reader *r = us_read_begin();
@@ -343,6 +376,8 @@ void queue_each(struct queue *q, void (*fn)(void *arg, const struct queue_row *r
 			.serial = d->serial,
 			.prio = d->prio,
 			.tier = l->tier[p],
+			/* Names never change, and were there before the layout. */
+			.tier_name = q->tiers.name[l->tier[p]],
 			.closed = atomic_load(&d->closed),
 			.weight = atomic_load_explicit(&d->weight, memory_order_relaxed),
 			.speed = atomic_load_explicit(&d->speed, memory_order_relaxed),

@@ -44,6 +44,8 @@ struct queue_ops {
 	 * not before queue_add(), and not any more once queue_off() has returned.
 	 */
 	uint32_t (*alloc)(void *dev, unsigned int order);
+	/* The same with less effort, for requests that are `quick`. NULL: alloc. */
+	uint32_t (*alloc_quick)(void *dev, unsigned int order);
 	/*
 	 * Has it no free slot at all, and can it not grow? Called without locks of the queue.
 	 * It must see every free that came before: either both look under one lock, or both
@@ -71,6 +73,7 @@ struct queue_req {
 	uint64_t skip;	 /* bit d: not from device d, as if it were closed */
 	uint64_t denied; /* bit t: not from tier t (the complement of a mask of tier.h) */
 	enum queue_policy policy; /* of a process; holds where a tier names none */
+	bool quick;		  /* by queue_ops.alloc_quick */
 };
 
 struct queue_got {
@@ -97,12 +100,21 @@ int queue_alloc(struct queue *q, const struct queue_req *req, struct queue_got *
 int queue_first(struct queue *q, const struct queue_req *req);
 /* Bit d: device d is open, and not skipped or denied by req. */
 uint64_t queue_open(struct queue *q, const struct queue_req *req);
+/* The same of those that are closed for QUEUE_FULL and nothing else. */
+uint64_t queue_full(struct queue *q, const struct queue_req *req);
+/* Why the device is closed; 0: it is open, or not there. */
+unsigned int queue_closed(struct queue *q, unsigned int dev);
 
 /*
  * Slots of the device have just been freed, in its allocator: opens it if it was full. Call it
  * after each free; as long as nothing is closed it costs one load.
  */
 void queue_freed(struct queue *q, unsigned int dev);
+/*
+ * The same for slots that held nothing, as of a write that failed: they say nothing about the
+ * device's disk, so QUEUE_NOSPC stays.
+ */
+void queue_unused(struct queue *q, unsigned int dev);
 
 /* Why a device is closed. */
 #define QUEUE_FULL 1u	/* no free slot; ends with queue_freed() */
@@ -122,7 +134,7 @@ void queue_note_speed(struct queue *q, unsigned int dev, uint32_t nr_pages, uint
 
 struct queue_dev_config {
 	void *dev; /* for queue_ops */
-	int prio;  /* PRIO_MIN..PRIO_MAX; many of one priority are peers, also at PRIO_MIN */
+	int prio;  /* SWAP_PRIO_MIN..SWAP_PRIO_MAX; many of one priority are peers, also at SWAP_PRIO_MIN */
 	unsigned int weight; /* 1..QUEUE_MAX_WEIGHT; 0: none given */
 	int node; /* -1: no node's */
 };
@@ -153,6 +165,7 @@ struct queue_row {
 	uint64_t serial; /* of its queue_add(): tells apart two that had the same number */
 	int prio;
 	unsigned int tier;   /* number of its tier */
+	const char *tier_name; /* stays valid as long as the queue */
 	unsigned int closed; /* QUEUE_FULL, ... */
 	unsigned int weight;
 	uint64_t speed; /* measured, pages a second; 0: not yet */
@@ -174,6 +187,7 @@ int queue_use_policy(struct queue *q, enum queue_policy policy) __must_check;
 
 /* As in tier.h; they hold for every allocation that begins after the return. */
 int queue_tier_add(struct queue *q, const struct tier_spec *spec) __must_check;
+int queue_tier_change(struct queue *q, const struct tier_spec *spec) __must_check;
 int queue_tier_remove(struct queue *q, const char *name) __must_check;
 int queue_tier_mask(struct queue *q, const char *const *names, unsigned int n, uint64_t *mask)
 	__must_check;

@@ -129,6 +129,7 @@ struct queue {
 	/* protected by writer_lock */
 	struct queue_layout layouts[2];
 	struct queue_ring rings[MAX_RINGS];
+	_Atomic uint32_t nr_rings; /* that were ever used, the first ones; read without the lock */
 	struct tier_table tiers;
 	enum queue_policy policy;
 	uint32_t views; /* bit p: there is a view of policy p */

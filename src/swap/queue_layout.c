@@ -13,14 +13,17 @@
 #include "swap/entry.h"
 #include "swap/queue_internal.h"
 
+LOCK_CLASS(queue_list_class, "swap_queue_list", RANK_CACHE - 1);
+
 /* ---- rings ---- */
 
 static struct queue_ring *ring_get(struct queue *q, enum queue_policy policy, unsigned int tier,
 				   int key, uint64_t serial)
 {
+	unsigned int nr = atomic_load(&q->nr_rings);
 	struct queue_ring *unused = NULL;
 
-	for (unsigned int i = 0; i < MAX_RINGS; i++) {
+	for (unsigned int i = 0; i < nr; i++) {
 		struct queue_ring *r = &q->rings[i];
 
 		if (!r->used) {
@@ -31,8 +34,14 @@ static struct queue_ring *ring_get(struct queue *q, enum queue_policy policy, un
 		}
 	}
 	/* Two layouts, each with at most one ring a device in each view, fill MAX_RINGS exactly. */
-	if (!unused)
+	if (!unused && nr == MAX_RINGS)
 		swap_bug("no ring is left");
+	if (!unused) {
+		unused = &q->rings[nr];
+		unused->index = nr;
+		us_mutex_init(&unused->list_lock, &queue_list_class);
+		atomic_store(&q->nr_rings, nr + 1);
+	}
 	unused->policy = policy;
 	unused->tier = tier;
 	unused->key = key;
@@ -44,7 +53,7 @@ static struct queue_ring *ring_get(struct queue *q, enum queue_policy policy, un
 /* Gives back the rings that no layout has any more; nobody is in one. */
 static void rings_release(struct queue *q, uint64_t serial)
 {
-	for (unsigned int i = 0; i < MAX_RINGS; i++) {
+	for (unsigned int i = 0; i < atomic_load(&q->nr_rings); i++) {
 		struct queue_ring *r = &q->rings[i];
 
 		if (!r->used || r->serial == serial)
@@ -193,7 +202,7 @@ void queue_publish(struct queue *q)
 
 static bool config_ok(const struct queue_dev_config *cfg)
 {
-	return cfg->prio >= PRIO_MIN && cfg->prio <= PRIO_MAX &&
+	return cfg->prio >= SWAP_PRIO_MIN && cfg->prio <= SWAP_PRIO_MAX &&
 	       cfg->weight <= QUEUE_MAX_WEIGHT && cfg->node < (int)QUEUE_MAX_NODES;
 }
 
@@ -348,6 +357,18 @@ int queue_tier_add(struct queue *q, const struct tier_spec *spec)
 	return err;
 }
 
+int queue_tier_change(struct queue *q, const struct tier_spec *spec)
+{
+	int err;
+
+	us_mutex_lock(&q->writer_lock);
+	err = tier_change(&q->tiers, spec);
+	if (!err)
+		queue_publish(q);
+	us_mutex_unlock(&q->writer_lock);
+	return err;
+}
+
 int queue_tier_remove(struct queue *q, const char *name)
 {
 	int err;
@@ -456,13 +477,9 @@ void queue_check(struct queue *q)
 
 uint64_t queue_bytes(struct queue *q)
 {
-	uint64_t rings = 0;
+	uint64_t rings = atomic_load(&q->nr_rings);
 
-	us_mutex_lock(&q->writer_lock);
-	for (unsigned int i = 0; i < MAX_RINGS; i++)
-		rings += q->rings[i].used;
-	us_mutex_unlock(&q->writer_lock);
-	/* Of the words of a CPU only the lines of used rings are touched. */
-	return sizeof(struct queue) +
+	/* Of the rings, and of the words of a CPU, only those that were ever used are touched. */
+	return sizeof(struct queue) - (MAX_RINGS - rings) * sizeof(struct queue_ring) +
 	       q->cfg.nr_cpus * align_up(rings * sizeof(uint64_t), PAGE_SIZE);
 }

@@ -221,7 +221,7 @@ bool relocate_drop_ready(struct swap_dev *sd)
 		uint32_t slot;
 
 		while ((slot = relocate_take_ready(sd, o))) {
-			clusters_free(&sd->clusters, slot, o);
+			swap_dev_unalloc(sd, slot, o);
 			some = true;
 		}
 	}
@@ -252,7 +252,9 @@ static void keep_ready(struct swap_dev *sd, unsigned int order, uint32_t slot)
 	}
 	us_mutex_unlock(&rd->lock);
 	if (!keep)
-		clusters_free(&sd->clusters, slot, order);
+		swap_dev_unalloc(sd, slot, order);
+	else /* For single pages, if they find nothing else: the device is not full any more. */
+		queue_unused(sd->swap->queue, (unsigned int)(sd - sd->swap->devs));
 }
 
 /* How many runs of the order to have ready: as many as were asked for since the last time. */

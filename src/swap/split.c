@@ -11,9 +11,9 @@
 #include "swap/internal.h"
 #include "trace/vmstat.h"
 
-static swp_t new_piece(struct swap *s, unsigned int order)
+static swp_t new_piece(struct swap *s, unsigned int order, unsigned int class)
 {
-	swp_t e = entry_alloc(&s->table, ENTRY_FILLING, order);
+	swp_t e = entry_alloc(&s->table, ENTRY_FILLING, order, class);
 
 	if (e)
 		atomic_fetch_add_explicit(&s->nr_pieces, 1, memory_order_relaxed);
@@ -56,7 +56,7 @@ static bool halve(struct swap *s, swp_t e)
 
 	if (!p->order)
 		return false;
-	half = new_piece(s, p->order - 1u);
+	half = new_piece(s, p->order - 1u, p->class);
 	if (!half)
 		return false;
 	entry_of(&s->table, half)->chain = p->chain;
@@ -81,7 +81,8 @@ static unsigned int gather(struct swap *s, struct write_set *set, swp_t first,
 			set->pieces[n++] = (struct write_io){
 				.swap = s, .entry = e, .mem = mem, .order = p->order,
 				.tried = folio->barred, .tried_last = folio->barred,
-				.barred = folio->barred, .moving = folio->moving,
+				.barred = folio->barred, .class = folio->class,
+				.moving = folio->moving,
 				.piece = true};
 		mem += PAGE_SIZE << p->order;
 	}
@@ -102,7 +103,7 @@ static void piece_stored(struct swap *s, const struct write_io *wio)
 
 swp_t split_write(struct swap *s, struct write_set *set, const struct write_io *wio)
 {
-	swp_t first = new_piece(s, wio->order);
+	swp_t first = new_piece(s, wio->order, wio->class);
 	unsigned int n;
 
 	if (!first)

@@ -25,6 +25,7 @@
 #include "trace/vmstat.h"
 
 LOCK_CLASS(devs_class, "swap_devs", RANK_CACHE - 1);
+LOCK_CLASS(class_class, "swap_classes", RANK_CACHE - 1);
 
 #define MAX_ENTRIES (1u << 28)
 
@@ -54,11 +55,15 @@ struct swap *swap_create(const struct swap_config *cfg, int *err)
 	if (!s->cfg.max_entries)
 		s->cfg.max_entries = MAX_ENTRIES;
 	us_mutex_init(&s->devs_lock, &devs_class);
+	us_mutex_init(&s->class_lock, &class_class);
+	atomic_init(&s->nr_classes, 1); /* all zeros: everything, the job's policy */
 	gate_init(&s->devs_gate);
 	gate_init(&s->split_gate);
 	for (unsigned int i = 0; i < MAX_DEVS; i++)
 		gate_init(&s->devs[i].gate);
-	*err = entry_table_init(&s->table, s->cfg.max_entries);
+	s->queue = queue_create(&(struct queue_config){.ops = &swap_queue_ops}, err);
+	if (!*err)
+		*err = entry_table_init(&s->table, s->cfg.max_entries);
 	if (!*err)
 		*err = dedup_init(&s->dedup, &s->table);
 	if (!*err)
@@ -100,137 +105,25 @@ void swap_destroy(struct swap *s)
 	cache_deinit(&s->cache);
 	dedup_deinit(&s->dedup);
 	entry_table_deinit(&s->table);
+	queue_destroy(s->queue);
+	us_mutex_deinit(&s->class_lock);
 	us_mutex_deinit(&s->devs_lock);
 	free(s);
 }
 
-/* A number that nothing names. -ENOSPC: all are in use. */
-static int take_number(struct swap *s)
-{
-	int n = -ENOSPC, err = 0;
-
-	us_mutex_lock(&s->devs_lock);
-	if (!s->cfg.no_worker && !s->worker.thread.running)
-		err = worker_start(s);
-	for (int i = 0; i < MAX_DEVS && n < 0 && !err; i++)
-		if (atomic_load(&s->devs[i].state) == DEV_NONE)
-			n = i;
-	if (n >= 0) {
-		atomic_store(&s->devs[n].state, DEV_STARTING);
-		if ((uint32_t)n >= atomic_load(&s->nr_devs))
-			atomic_store(&s->nr_devs, (uint32_t)n + 1);
-	}
-	us_mutex_unlock(&s->devs_lock);
-	return err ? err : n;
-}
-
-static bool is_cached(void *host, uint32_t owner)
-{
-	struct swap_dev *sd = host;
-
-	return entry_maybe_cached(sd->swap, owner);
-}
-
-static bool reclaim(void *host, uint32_t slot, uint32_t owner)
-{
-	struct swap_dev *sd = host;
-	struct swap *s = sd->swap;
-
-	return entry_reclaim_kept(s, owner, 0, (unsigned int)(sd - s->devs), slot);
-}
-
-static int discard(void *host, uint32_t slot, uint32_t nr)
-{
-	struct swap_dev *sd = host;
-	int r = sd->dev->ops->discard(sd->dev, slot, nr);
-
-	vmstat_add(r ? VMSTAT_swap_discard_fail : VMSTAT_swap_discard, r ? 1 : nr);
-	return r;
-}
-
-/* Clusters and what else belongs to slots, for d in devs[n]. 0 or -errno. */
-static int init_slots(struct swap *s, uint32_t n, struct dev *d)
-{
-	static const struct clusters_ops ops = {
-		.is_cached = is_cached, .reclaim = reclaim, .discard = discard};
-	struct swap_dev *sd = &s->devs[n];
-	struct clusters_config cfg = {.rotational = d->rotational,
-				      .discard = d->discard_pages && d->ops->discard,
-				      .ops = &ops,
-				      .host = sd};
-	int r;
-
-	sd->swap = s;
-	sd->dev = d;
-	r = clusters_init_with(&sd->clusters, d->max_slots, &cfg);
-	if (r)
-		return r;
-	clusters_set_size(&sd->clusters, atomic_load(&d->nr_slots));
-	for (uint32_t i = 0; i < d->nr_bad_slots && !r; i++) {
-		r = clusters_mark_bad(&sd->clusters, d->bad_slots[i]);
-		/* Beyond what is used of it. */
-		if (r == -EINVAL)
-			r = 0;
-	}
-	if (r)
-		clusters_deinit(&sd->clusters);
-	else
-		relocate_dev_init(&sd->relocate);
-	return r;
-}
-
-/*
- * All that a device needs is set up while nobody looks at its number; then one step, under
- * devs_lock, makes it visible: in the walk and in lists together.
- */
-int swap_on(struct swap *s, struct dev *d, int prio)
-{
-	struct swap_dev *sd;
-	int n, err;
-
-	if (prio < -1 || prio > 32767)
-		return -EINVAL;
-	n = take_number(s);
-	if (n < 0)
-		return n;
-	sd = &s->devs[n];
-	err = init_slots(s, (uint32_t)n, d);
-	if (!err) {
-		sd->prio = prio;
-		atomic_store(&sd->full_since_ns, 0);
-		atomic_store(&sd->failed, false);
-		atomic_store(&sd->write_errors, 0);
-		atomic_store(&sd->read_error_logged, false);
-		atomic_store(&sd->full_logged, false);
-		atomic_store(&sd->grown_out, false);
-		atomic_store(&sd->freed, 0);
-		memset(&sd->compact, 0, sizeof(sd->compact));
-		atomic_store(&sd->reclaimed_ns, 0);
-		atomic_store(&sd->reclaim_wanted, false);
-	} else {
-		sd->dev = NULL;
-	}
-	us_mutex_lock(&s->devs_lock);
-	if (!err)
-		swap_dev_enlist(s, (unsigned int)n);
-	atomic_store(&sd->state, err ? DEV_NONE : DEV_ON);
-	us_mutex_unlock(&s->devs_lock);
-	return err;
-}
-
 /* ---- into the cache ---- */
 
-int swap_new(struct swap *s, unsigned int order, swp_t *e, void **buf)
+int swap_new(struct swap *s, unsigned int order, unsigned int class, swp_t *e, void **buf)
 {
 	uint32_t id;
 	swp_t n;
 
-	if (order > MAX_ORDER)
+	if (order > MAX_ORDER || class >= atomic_load(&s->nr_classes))
 		return -EINVAL;
 	id = cache_alloc(&s->cache, order);
 	if (!id)
 		return -ENOBUFS;
-	n = entry_alloc(&s->table, ENTRY_FILLING, order);
+	n = entry_alloc(&s->table, ENTRY_FILLING, order, class);
 	if (!n) {
 		cache_free(&s->cache, id, order);
 		return -ENOMEM;
@@ -360,6 +253,8 @@ void swap_dev_free_slots(struct swap *s, unsigned int dev, uint32_t slot, unsign
 #endif
 	atomic_fetch_add_explicit(&sd->freed, 1u << order, memory_order_relaxed);
 	atomic_store_explicit(&sd->full_since_ns, 0, memory_order_relaxed);
+	/* After all of the above: who is let in by it must find things as they are now. */
+	queue_freed(s->queue, dev);
 	if (unlikely(atomic_load_explicit(&sd->clusters.nr_discard, memory_order_relaxed)))
 		worker_wake(s);
 	gate_leave(&sd->gate, phase);

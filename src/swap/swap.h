@@ -26,6 +26,8 @@
 #include "base/hash.h"
 #include "base/util.h"
 #include "dev/dev.h"
+#include "swap/policy.h"
+#include "swap/tier.h"
 
 typedef uint32_t swp_t; /* 0: none */
 
@@ -41,26 +43,58 @@ struct swap *swap_create(const struct swap_config *cfg, int *err);
 /* Frees all devices too. No load or write may be in flight. Takes NULL. */
 void swap_destroy(struct swap *s);
 
+struct swap_on_config {
+	int prio;	     /* SWAP_PRIO_MIN..SWAP_PRIO_MAX; higher first, equal ones are peers */
+	unsigned int weight; /* 1..1000, for the policy `weighted`; 0: none given */
+};
+
 /*
- * Adds a device, which swap owns from now on, at any time. prio -1..32767; higher first. 0; or
- * -EINVAL, -ENOMEM, -ENOSPC (32 devices are there): nothing has changed, and d is the caller's.
+ * Adds a device, which swap owns from now on, at any time. Waits for allocations that are under
+ * way: no lock may be held that these want. 0; or -EINVAL, -ENOMEM, -ENOSPC (32 devices are
+ * there): nothing has changed, and d is the caller's.
  */
-int swap_on(struct swap *s, struct dev *d, int prio) __must_check;
+int swap_on(struct swap *s, struct dev *d, const struct swap_on_config *cfg) __must_check;
 
 /* Taking one away: swapoff.h */
+
+/* ---- which device takes what: policy.h, tier.h ---- */
+
+/* All of these but swap_tiers() wait for allocations that are under way, as swap_on(). */
+/* The job's policy from now on. 0 or -EINVAL. */
+int swap_set_policy(struct swap *s, enum queue_policy policy) __must_check;
+/* As in tier.h; they hold for what is written from now on. */
+int swap_tier_add(struct swap *s, const struct tier_spec *spec) __must_check;
+int swap_tier_change(struct swap *s, const struct tier_spec *spec) __must_check;
+int swap_tier_remove(struct swap *s, const char *name) __must_check;
+/* Copies the tiers, highest first. Returns how many there are. */
+unsigned int swap_tiers(struct swap *s, struct tier *tiers, unsigned int max);
+
+#define SWAP_MAX_CLASSES 16u
+
+/*
+ * The number for swap_new() of folios that may go to the tiers of these names only, by that policy
+ * where a tier names none. 0 is what everybody has from the start: all tiers (names NULL),
+ * POLICY_DEFAULT. The same words give the same number; it stays good for ever. A folio never goes
+ * elsewhere, also not when it is moved or stored in pieces; of equal content only copies of the
+ * same class are found.
+ * -EINVAL; -ENOSPC: too many different ones, or names (tier.h).
+ */
+int swap_class(struct swap *s, const char *const *names, unsigned int n, enum queue_policy policy)
+	__must_check;
 
 /* ---- into the cache ---- */
 
 /*
  * A new CACHED entry of the given order, in state "being filled": its buffer is the caller's to
  * write until swap_seal(). *buf is page aligned. -ENOBUFS: the cache is full (write out first);
- * -ENOMEM: no entry left.
+ * -ENOMEM: no entry left; -EINVAL: no such order or class.
  */
-int swap_new(struct swap *s, unsigned int order, swp_t *e, void **buf) __must_check;
+int swap_new(struct swap *s, unsigned int order, unsigned int class, swp_t *e, void **buf)
+	__must_check;
 
 /*
  * The buffer is complete. Recognises content: same-filled becomes FILLED; content equal (by hash)
- * to another live entry of the same order returns that entry instead. The result, in *out, bears
+ * to another live entry of the same order and class returns that entry instead. The result, in *out, bears
  * one creator's reference which the caller must swap_put() when its words are set; if *out != e
  * then e keeps the references that others took meanwhile (and stays valid, its own content kept),
  * and the creator's reference on e has been dropped: e may be gone, and its number in use again.
@@ -193,6 +227,8 @@ struct swap_dev_info {
 	char name[256];
 	const char *type; /* constant */
 	int prio;
+	const char *tier;    /* name; "default": in none. Stays valid */
+	unsigned int weight; /* 0: none given */
 	bool in_memory;
 	bool draining; /* swap_off() is emptying it */
 	uint64_t size_bytes; /* usable (a growing file: what it is now) */

@@ -2,13 +2,15 @@
 /*
  * The order of things:
  *   1. find the device; can the others take in what is on it? else nothing is touched
- *   2. DRAINING, and off the list of devices, in one step; disable the clusters; drain devs_gate:
- *      from here on no slot is given out there, and nobody relocates; what was held ready is free
+ *   2. DRAINING; queue_off(), which waits for walks that are under way there; disable the clusters;
+ *      drain devs_gate: from here on no slot is given out there, and nobody relocates; what was
+ *      held ready is free
  *   3. passes over its slots: owners are collected and moved, by several threads, until it is empty
  *   4. LEAVING; drain devs_gate: nobody looks at it any more; drain its own gate: the last load and
- *      the last free have left it
+ *      the last free have left it; queue_remove(): nobody lists it, and no walk knows it
  *   5. the tables go, the number is free; the device is handed back
- * An end before 4 puts it back on the list. Nothing has to be undone: what has moved is where it is.
+ * An end before 4 puts it back: queue_on() before ON, so that another swap_off(), which looks for
+ * ON, does not come in between. Nothing has to be undone: what has moved is where it is.
  *
  * Why nothing is lost or mixed up:
  *   - A folio moves as move.c says, with the entry naming a whole copy at each moment.
@@ -24,8 +26,9 @@
  *     moves.
  *   - A page that cannot be read stays as it is until all others have moved; what cannot be read
  *     then either becomes LOST, which is an error for who touches it and for nobody else.
- *   - When the others do not take in what is left, at 1 or at 3, the device goes back on the list; a folio
- *     that found no room is where it was.
+ *   - When the others do not take in what is left, at 1 or at 3, the device goes back into the
+ *     queue; a folio that found no room is where it was. To a folio of a class that has not the
+ *     tiers of the others they are no room, whatever the sums say at 1.
  */
 #include "swap/swapoff.h"
 
@@ -362,13 +365,13 @@ static int begin(struct off *o)
 	}
 	if (n >= 0 && o->res->used_pages > o->res->room_pages)
 		n = -ENOSPC;
-	if (n >= 0) {
-		swap_dev_unlist(s, o->dev);
+	if (n >= 0)
 		atomic_store(&o->sd->state, DEV_DRAINING);
-	}
 	us_mutex_unlock(&s->devs_lock);
 	if (n < 0)
 		return n;
+	if (queue_off(s->queue, o->dev))
+		swap_bug("device %u is not in the queue", o->dev);
 	/* The worker, which may be at work there, finds that nothing is to be had, and leaves. */
 	clusters_disable(&o->sd->clusters);
 	gate_drain(&s->devs_gate);
@@ -379,9 +382,10 @@ static int begin(struct off *o)
 static void put_back(struct off *o)
 {
 	clusters_enable(&o->sd->clusters);
+	if (queue_on(o->s->queue, o->dev))
+		swap_bug("device %u is not in the queue", o->dev);
 	us_mutex_lock(&o->s->devs_lock);
 	atomic_store(&o->sd->state, DEV_ON);
-	swap_dev_enlist(o->s, o->dev);
 	us_mutex_unlock(&o->s->devs_lock);
 }
 
@@ -395,6 +399,8 @@ static struct dev *take_out(struct off *o)
 	us_mutex_unlock(&s->devs_lock);
 	gate_drain(&s->devs_gate);
 	gate_drain(&o->sd->gate);
+	if (queue_remove(s->queue, o->dev))
+		swap_bug("device %u is not off in the queue", o->dev);
 	clusters_deinit(&o->sd->clusters);
 	relocate_dev_deinit(&o->sd->relocate);
 	o->sd->dev = NULL;

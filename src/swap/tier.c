@@ -66,7 +66,7 @@ static int spec_check(const struct tier_table *t, const struct tier_spec *spec)
 {
 	if (!tier_name_ok(spec->name) || (unsigned int)spec->policy >= NR_POLICIES)
 		return -EINVAL;
-	if (spec->prio_min < PRIO_MIN || spec->prio_max > PRIO_MAX ||
+	if (spec->prio_min < SWAP_PRIO_MIN || spec->prio_max > SWAP_PRIO_MAX ||
 	    spec->prio_min > spec->prio_max)
 		return -ERANGE;
 	for (unsigned int i = 0; i < t->nr_active; i++)
@@ -111,6 +111,24 @@ int tier_remove(struct tier_table *t, const char *name)
 		return 0;
 	}
 	return -ENOENT;
+}
+
+int tier_change(struct tier_table *t, const struct tier_spec *spec)
+{
+	struct tier old[MAX_TIERS];
+	unsigned int nr = t->nr_active;
+	int err;
+
+	/* Names are left alone: others read them meanwhile. */
+	memcpy(old, t->active, sizeof(old));
+	err = tier_remove(t, spec->name);
+	if (!err)
+		err = tier_add(t, spec);
+	if (err) {
+		memcpy(t->active, old, sizeof(old));
+		t->nr_active = nr;
+	}
+	return err;
 }
 
 const struct tier *tier_of_prio(const struct tier_table *t, int prio)

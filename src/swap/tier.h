@@ -30,8 +30,8 @@
 #define TIER_NAME_BYTES 32u /* with the 0 at the end */
 #define TIERS_ALL UINT64_MAX
 
-#define PRIO_MIN (-1) /* what a device has whose user says nothing */
-#define PRIO_MAX 32767
+#define SWAP_PRIO_MIN (-1) /* what a device has whose user says nothing */
+#define SWAP_PRIO_MAX 32767
 
 struct tier_spec {
 	char name[TIER_NAME_BYTES];
@@ -60,6 +60,11 @@ bool tier_name_ok(const char *name);
  * is a tier of that name; -EBUSY: it overlaps another one; -ENOSPC: too many names.
  */
 int tier_add(struct tier_table *t, const struct tier_spec *spec) __must_check;
+/*
+ * Gives the tier of that name other priorities and another policy, in one step: its devices are
+ * never in no tier in between. As tier_add(), but -ENOENT where that says -EEXIST.
+ */
+int tier_change(struct tier_table *t, const struct tier_spec *spec) __must_check;
 /* 0 or -ENOENT. */
 int tier_remove(struct tier_table *t, const char *name) __must_check;
 /* The tier that holds the priority, or NULL. */

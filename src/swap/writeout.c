@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "swap/internal.h"
 #include "swap/compact.h"
@@ -86,6 +87,10 @@ static void write_done(struct dev_io *io)
 {
 	struct write_io *wio = container_of(io, struct write_io, io);
 
+	/* Before it counts as done: the slots keep the device until then. */
+	if (wio->start_ns)
+		queue_note_speed(wio->swap->queue, wio->dev, io->nr_pages,
+				 clock_now_ns() - wio->start_ns);
 	pending_put(wio->set);
 }
 
@@ -100,68 +105,6 @@ static void wait_for_writes(struct write_set *set)
 
 /* ---- one folio ---- */
 
-static void placed(struct write_io *wio, unsigned int dev, uint32_t slot, bool last)
-{
-	wio->dev = dev;
-	wio->slot = slot;
-	wio->last = last;
-	wio->lead = wio;
-	wio->state = WRITE_PLACED;
-	wio->tried |= 1u << dev;
-	if (last)
-		wio->tried_last |= 1u << dev;
-}
-
-/*
- * Takes slots for the folio on the first device that has room among those that it has not tried;
- * when these are used up, on one that refused it for compressing poorly, with DEV_IO_LAST. That
- * flag is given at once where no other device is left. False: nobody takes it.
- */
-static bool place_in_gate(struct swap *s, struct write_io *wio)
-{
-	uint8_t walk[MAX_DEVS];
-	unsigned int n = swap_dev_walk(s, walk);
-	uint32_t open = 0, slot;
-
-	for (unsigned int i = 0; i < n; i++)
-		if (swap_dev_usable(&s->devs[walk[i]]))
-			open |= 1u << walk[i];
-	for (int last = 0; last < 2; last++) {
-		for (unsigned int i = 0; i < n; i++) {
-			unsigned int d = walk[i];
-			uint32_t bit = 1u << d;
-			bool try = last ? wio->refused & ~wio->tried_last & bit : ~wio->tried & bit;
-
-			if (!try || !(open & bit))
-				continue;
-			slot = wio->moving || wio->piece
-				       ? swap_dev_alloc(&s->devs[d], wio->order)
-				       : swap_dev_alloc_folio(&s->devs[d], wio->order);
-			if (slot) {
-				placed(wio, d, slot, last || !(open & ~wio->tried & ~bit));
-				return true;
-			}
-			wio->tried |= bit;
-			wio->tried_last |= bit;
-			wio->no_run = true;
-		}
-	}
-	return false;
-}
-
-/*
- * In the gate from the walk to the allocation: swap_off() drains it after it has taken a device off
- * the list, so no slot is given out there afterwards. Once there are slots they hold the device.
- */
-static bool place(struct swap *s, struct write_io *wio)
-{
-	unsigned int phase = gate_enter(&s->devs_gate);
-	bool placed = place_in_gate(s, wio);
-
-	gate_leave(&s->devs_gate, phase);
-	return placed;
-}
-
 void count_written(struct swap *s, const struct write_io *wio)
 {
 	/* A folio that was split has gone as single pages, whatever the pieces were. */
@@ -170,7 +113,6 @@ void count_written(struct swap *s, const struct write_io *wio)
 
 	if (wio->moving)
 		return;
-	swap_dev_charge(s, wio->dev, nr);
 	if (dev_in_memory(s->devs[wio->dev].dev)) {
 		vmstat_add(VMSTAT_zswpout, nr);
 		atomic_fetch_add_explicit(&st->zswpout, folios, memory_order_relaxed);
@@ -194,7 +136,7 @@ static void refused(struct swap *s, struct write_io *wio, int err)
 		/* Some of it may have been stored. */
 		sd->dev->ops->free_slots(sd->dev, wio->slot, 1u << wio->order);
 	}
-	clusters_free(&sd->clusters, wio->slot, wio->order);
+	swap_dev_unalloc(sd, wio->slot, wio->order);
 	if (wio->lead == wio)
 		swap_dev_write_failed(sd, err);
 	gate_leave(&s->devs_gate, phase);
@@ -236,6 +178,8 @@ static uint32_t join(struct swap *s, struct write_set *set, struct write_io *ios
 static void submit_placed(struct swap *s, struct write_set *set, struct write_io *ios,
 			  unsigned int n)
 {
+	bool measuring = atomic_load_explicit(&s->measuring, memory_order_relaxed);
+
 	set->joined_used = 0;
 	for (unsigned int i = 0; i < n; i++) {
 		struct write_io *wio = &ios[i];
@@ -260,6 +204,7 @@ static void submit_placed(struct swap *s, struct write_set *set, struct write_io
 			.done = write_done,
 		};
 		wio->set = set;
+		wio->start_ns = measuring ? clock_now_ns() : 0;
 		atomic_fetch_add(&set->pending, 1);
 		dev_submit(s->devs[wio->dev].dev, &wio->io);
 	}
@@ -270,11 +215,12 @@ void write_ios(struct swap *s, struct write_set *set, struct write_io *ios, unsi
 	bool again;
 	int err;
 
+	swap_devs_look_again(s);
 	do {
 		again = false;
 		atomic_store(&set->pending, 1);
 		for (unsigned int i = 0; i < n; i++)
-			if (ios[i].state == WRITE_IDLE && !place(s, &ios[i]))
+			if (ios[i].state == WRITE_IDLE && !swap_place(s, &ios[i]))
 				ios[i].state = WRITE_FAILED;
 		submit_placed(s, set, ios, n);
 		wait_for_writes(set);
@@ -306,7 +252,8 @@ static void prepare(struct swap *s, struct write_io *wio, swp_t e)
 				 .entry = e,
 				 .buf = p->slot,
 				 .mem = cache_mem(&s->cache, p->slot, p->order),
-				 .order = p->order};
+				 .order = p->order,
+				 .class = p->class};
 	entry_unlock(&s->table, e);
 }
 
@@ -382,15 +329,13 @@ static uint64_t write_batch(struct swap *s, unsigned int n)
 	return left;
 }
 
+/* Full ones count: cached slots may come free there. */
 static bool any_usable(struct swap *s)
 {
-	unsigned int phase = gate_enter(&s->devs_gate);
-	bool any = false;
+	const struct queue_req any = {0};
 
-	for (uint32_t i = 0; i < atomic_load(&s->nr_devs); i++)
-		any |= swap_dev_usable(&s->devs[i]);
-	gate_leave(&s->devs_gate, phase);
-	return any;
+	swap_devs_look_again(s);
+	return queue_open(s->queue, &any) || queue_full(s->queue, &any);
 }
 
 #if USWAP_DEBUG >= 3

@@ -107,7 +107,8 @@ void world_create(struct world *w, uint32_t nr_slots_0, uint32_t nr_slots_1)
 	w->nr_devs = 0;
 	for (unsigned int i = 0; i < 2 && nr_slots[i]; i++) {
 		w->devs[i] = watched_create(nr_slots[i]);
-		sim_check(swap_on(w->swap, &w->devs[i]->d, 10 - (int)i) == 0);
+		sim_check(swap_on(w->swap, &w->devs[i]->d,
+				  &(struct swap_on_config){.prio = 10 - (int)i}) == 0);
 		w->nr_devs++;
 	}
 }
@@ -148,7 +149,7 @@ swp_t world_store(struct world *w, uint64_t seed)
 	swp_t e, out;
 	void *mem;
 
-	sim_check(swap_new(w->swap, 0, &e, &mem) == 0);
+	sim_check(swap_new(w->swap, 0, 0, &e, &mem) == 0);
 	fill(mem, seed);
 	(void)swap_seal(w->swap, e, &out);
 	return out;

@@ -1203,7 +1203,7 @@ struct world *world_create(int order, struct dev *d, uint64_t limit)
 	us_mutex_init(&w->lock, &fake_class);
 	w->swap = swap_create(&sc, &err);
 	assert_non_null(w->swap);
-	assert_int_equal(swap_on(w->swap, d, 0), 0);
+	assert_int_equal(swap_on(w->swap, d, &(struct swap_on_config){0}), 0);
 	assert_int_equal(mm_start(&w->mm, &cfg, w->swap, &host_ops, w), 0);
 	return w;
 }

@@ -45,7 +45,7 @@ static void test_one_odd_word_is_not_same_filled(void **state)
 		swp_t e, out;
 		char *mem;
 
-		assert_int_equal(swap_new(s, 0, &e, (void **)&mem), 0);
+		assert_int_equal(swap_new(s, 0, 0, &e, (void **)&mem), 0);
 		memset(mem, 7, PAGE_SIZE);
 		mem[at[i]] = 8;
 		assert_int_equal(swap_seal(s, e, &out), SWAP_SEALED_CACHED);
@@ -100,7 +100,7 @@ static void test_entry_shared_while_filling_keeps_its_content(void **state)
 	void *mem;
 
 	(void)state;
-	assert_int_equal(swap_new(s, 1, &e, &mem), 0);
+	assert_int_equal(swap_new(s, 1, 0, &e, &mem), 0);
 	swap_get(s, e, 2);
 	assert_int_equal(test_load(s, e, buf), -EAGAIN);
 	key_fill(&k, mem);
@@ -122,7 +122,7 @@ static void test_abandoned_entry_gives_an_error_to_others(void **state)
 	void *mem;
 
 	(void)state;
-	assert_int_equal(swap_new(s, 2, &e, &mem), 0);
+	assert_int_equal(swap_new(s, 2, 0, &e, &mem), 0);
 	swap_get(s, e, 1);
 	swap_abandon(s, e);
 	assert_int_equal(test_load(s, e, buf), -EIO);
@@ -148,13 +148,13 @@ static void test_full_cache_says_so_and_its_memory_is_bounded(void **state)
 
 		e[n] = test_store(s, &k, NULL);
 	}
-	assert_int_equal(swap_new(s, 0, &x, &mem), -ENOBUFS);
+	assert_int_equal(swap_new(s, 0, 0, &x, &mem), -ENOBUFS);
 	assert_int_equal(swap_writeout(s, 512), 512);
 	swap_usage(s, &u);
 	/* Half is left; of what came free at most a quarter of the cache stays warm. */
 	assert_true(u.cached_bytes <= MIB(2) + MIB(1));
 	/* Warm memory of one order makes room for another. */
-	assert_int_equal(swap_new(s, MAX_ORDER, &x, &mem), 0);
+	assert_int_equal(swap_new(s, MAX_ORDER, 0, &x, &mem), 0);
 	swap_abandon(s, x);
 	assert_int_equal(swap_writeout(s, UINT32_MAX), 512);
 	swap_usage(s, &u);
@@ -254,7 +254,7 @@ static void test_lost_entry_keeps_its_references(void **state)
 	void *mem;
 
 	(void)state;
-	assert_int_equal(swap_new(s, 2, &e, &mem), 0);
+	assert_int_equal(swap_new(s, 2, 0, &e, &mem), 0);
 	swap_mark_lost(s, e);
 	swap_get(s, e, 4);
 	swap_put(s, e, 1);

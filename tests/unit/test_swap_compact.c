@@ -37,7 +37,7 @@ static struct swap *swap_on_zram(struct dev **d)
 
 	*d = dev_zram_create(&zc, &err);
 	assert_non_null(*d);
-	assert_int_equal(swap_on(s, *d, 0), 0);
+	assert_int_equal(swap_on(s, *d, &(struct swap_on_config){.prio = 0}), 0);
 	return s;
 }
 
@@ -46,7 +46,7 @@ static void store(struct swap *s, uint32_t first, uint32_t n)
 	for (uint32_t i = first; i < first + n; i++) {
 		void *mem;
 
-		assert_int_equal(swap_new(s, 0, &e[i], &mem), 0);
+		assert_int_equal(swap_new(s, 0, 0, &e[i], &mem), 0);
 		content(i, mem);
 		assert_int_equal(swap_seal(s, e[i], &e[i]), SWAP_SEALED_CACHED);
 		if ((i + 1) % BATCH == 0 || i + 1 == first + n)

@@ -51,7 +51,7 @@ static void take_apart(unsigned int order, unsigned int step, bool async)
 		swp_t n, f;
 		void *mem;
 
-		assert_int_equal(swap_new(s, 0, &n, &mem), 0);
+		assert_int_equal(swap_new(s, 0, 0, &n, &mem), 0);
 		memcpy(mem, page, PAGE_SIZE);
 		how = swap_seal(s, n, &f);
 		same = how == SWAP_SEALED_EQUAL && f == out[0];
@@ -156,7 +156,7 @@ static void test_equal_pages_become_one_entry(void **state)
 
 	(void)state;
 	test_swap_on(s, t, 5);
-	assert_int_equal(swap_new(s, 2, &e, &mem), 0);
+	assert_int_equal(swap_new(s, 2, 0, &e, &mem), 0);
 	for (int i = 0; i < 4; i++) {
 		struct key k = test_key(i == 3 ? 1 : (uint64_t)i, 0);
 

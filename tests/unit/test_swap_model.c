@@ -92,7 +92,7 @@ static void store(struct model *m)
 		make_room(m);
 		return;
 	}
-	err = swap_new(m->s, k.order, &e, &buf);
+	err = swap_new(m->s, k.order, 0, &e, &buf);
 	if (err) {
 		assert_int_equal(err, -ENOBUFS);
 		make_room(m);

@@ -222,7 +222,7 @@ static void test_fill_uses_one_device_up_before_the_next(void **state)
 
 	(void)state;
 	for (unsigned int i = 0; i < 3; i++)
-		d[i] = fake_dev_on(q, 2 - i, 1000, PRIO_MIN);
+		d[i] = fake_dev_on(q, 2 - i, 1000, SWAP_PRIO_MIN);
 	for (int i = 0; i < 3000; i++)
 		assert_int_equal(fake_alloc(q, 0), 2 - i / 1000);
 	fake_end(q, d, 3);
@@ -238,7 +238,7 @@ static void test_node_uses_its_own_device_up_first(void **state)
 	struct queue_config cfg = {.ops = &fake_queue_ops, .policy = POLICY_NODE, .nr_cpus = 1,
 				   .node_of_cpu = second_node};
 	struct fake_dev *d[4];
-	struct queue_dev_config dev = {.prio = PRIO_MIN};
+	struct queue_dev_config dev = {.prio = SWAP_PRIO_MIN};
 	struct queue *q;
 	int err;
 

@@ -35,7 +35,7 @@ static void test_devices_without_a_priority_share_one_ring(void **state)
 
 	(void)state;
 	for (unsigned int i = 0; i < 4; i++)
-		d[i] = fake_dev_on(q, i, 1 << 20, PRIO_MIN);
+		d[i] = fake_dev_on(q, i, 1 << 20, SWAP_PRIO_MIN);
 	for (int i = 0; i < 4 * 512; i++)
 		assert_true(fake_alloc(q, 0) >= 0);
 	for (unsigned int i = 0; i < 4; i++)
@@ -389,11 +389,11 @@ static void test_removal_has_its_order(void **state)
 	assert_int_equal(queue_remove(q, 7), 0);
 	assert_int_equal(queue_remove(q, 7), -ENOENT);
 	assert_int_equal(fake_alloc(q, 0), -ENOENT);
-	cfg.prio = PRIO_MAX + 1;
+	cfg.prio = SWAP_PRIO_MAX + 1;
 	assert_int_equal(queue_add(q, 7, &cfg), -EINVAL);
-	cfg.prio = PRIO_MIN - 1;
+	cfg.prio = SWAP_PRIO_MIN - 1;
 	assert_int_equal(queue_add(q, 7, &cfg), -EINVAL);
-	cfg.prio = PRIO_MAX;
+	cfg.prio = SWAP_PRIO_MAX;
 	assert_int_equal(queue_add(q, QUEUE_MAX_DEVS, &cfg), -EINVAL);
 	assert_int_equal(queue_add(q, 7, &cfg), 0);
 	assert_int_equal(fake_alloc(q, 0), 7);
@@ -434,7 +434,7 @@ static void collect(void *arg, const struct queue_row *row)
 static void test_rows_are_sorted_and_tell_the_state(void **state)
 {
 	struct queue *q = fake_queue(POLICY_QUEUE, 1);
-	struct fake_dev *d[3] = {fake_dev_on(q, 5, 1, PRIO_MIN), fake_dev_on(q, 3, 9, 7),
+	struct fake_dev *d[3] = {fake_dev_on(q, 5, 1, SWAP_PRIO_MIN), fake_dev_on(q, 3, 9, 7),
 				 fake_dev_on(q, 2, 9, 7)};
 	struct rows rows = {0};
 	char text[100];

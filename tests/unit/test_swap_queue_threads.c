@@ -341,7 +341,7 @@ static void test_two_threads_use_eight_devices_evenly(void **state)
 
 	(void)state;
 	for (unsigned int i = 0; i < 8; i++)
-		d[i] = fake_dev_on(q, i, 1 << 20, PRIO_MIN);
+		d[i] = fake_dev_on(q, i, 1 << 20, SWAP_PRIO_MIN);
 	for (unsigned int i = 0; i < 2; i++) {
 		e[i] = (struct even){q, d, i + 1};
 		assert_int_equal(us_thread_start(&t[i], "even", -1, alloc_many, &e[i]), 0);

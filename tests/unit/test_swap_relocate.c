@@ -499,7 +499,7 @@ static void using(void *arg)
 
 		us_mutex_lock(&r->lock[i]);
 		e = atomic_load(&r->e[i]);
-		if (!e && swap_new(r->s, race_order(i), &e, &fill) == 0) {
+		if (!e && swap_new(r->s, race_order(i), 0, &e, &fill) == 0) {
 			uint8_t v = (uint8_t)(atomic_load(&r->version[i]) + 1);
 
 			atomic_store(&r->version[i], v);

@@ -25,7 +25,7 @@ static swp_t store_or_write(const struct key *k)
 	void *mem;
 	int err;
 
-	while ((err = swap_new(s, k->order, &e, &mem)) == -ENOBUFS)
+	while ((err = swap_new(s, k->order, 0, &e, &mem)) == -ENOBUFS)
 		(void)!swap_writeout(s, 64);
 	if (err)
 		abort();

@@ -55,6 +55,33 @@ static void test_wrong_tiers_are_refused(void **state)
 	assert_int_equal(add(&t, "0123456789012345678901234567890", 10, 10), 0);
 }
 
+static void test_change_is_all_or_nothing(void **state)
+{
+	struct tier_table t;
+	struct tier_spec s = spec("a", 20, 29, POLICY_FILL), wrong = spec("a", 0, 5, POLICY_QUEUE);
+	struct tier_spec none = spec("c", 50, 60, POLICY_QUEUE);
+
+	(void)state;
+	tier_table_init(&t);
+	assert_int_equal(add(&t, "a", 10, 19), 0);
+	assert_int_equal(add(&t, "b", 0, 9), 0);
+	assert_int_equal(tier_change(&t, &none), -ENOENT);
+	assert_int_equal(tier_change(&t, &wrong), -EBUSY);
+	wrong.prio_min = 6;
+	assert_int_equal(tier_change(&t, &wrong), -ERANGE);
+	assert_int_equal(tier_of_prio(&t, 15)->spec.policy, POLICY_DEFAULT);
+	assert_int_equal(tier_of_prio(&t, 15)->id, tier_id(&t, "a"));
+	assert_int_equal(t.nr_active, 2);
+	assert_int_equal(tier_change(&t, &s), 0);
+	assert_null(tier_of_prio(&t, 15));
+	assert_int_equal(tier_of_prio(&t, 29)->id, tier_id(&t, "a"));
+	assert_int_equal(tier_of_prio(&t, 29)->spec.policy, POLICY_FILL);
+	/* It may take what it had itself. */
+	s.prio_min = 10;
+	assert_int_equal(tier_change(&t, &s), 0);
+	assert_string_equal(tier_of_prio(&t, 9)->spec.name, "b");
+}
+
 static void test_name_keeps_its_number(void **state)
 {
 	struct tier_table t;
@@ -196,6 +223,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_wrong_tiers_are_refused),
+		cmocka_unit_test(test_change_is_all_or_nothing),
 		cmocka_unit_test(test_name_keeps_its_number),
 		cmocka_unit_test(test_priority_does_not_count_inside_a_tier_but_between),
 		cmocka_unit_test(test_priority_policy_is_strict_inside_a_tier),

@@ -341,7 +341,7 @@ struct swap *test_swap(uint64_t cache_bytes)
 
 void test_swap_on(struct swap *s, struct tdev *t, int prio)
 {
-	assert_int_equal(swap_on(s, &t->d, prio), 0);
+	assert_int_equal(swap_on(s, &t->d, &(struct swap_on_config){.prio = prio}), 0);
 }
 
 swp_t test_store(struct swap *s, const struct key *k, enum swap_sealed *how)
@@ -350,7 +350,7 @@ swp_t test_store(struct swap *s, const struct key *k, enum swap_sealed *how)
 	swp_t e, out;
 	void *buf;
 
-	assert_int_equal(swap_new(s, k->order, &e, &buf), 0);
+	assert_int_equal(swap_new(s, k->order, 0, &e, &buf), 0);
 	key_fill(k, buf);
 	sealed = swap_seal(s, e, &out);
 	if (how)
