@@ -6,6 +6,8 @@ _uswap_jobs()
 	uswap jobs 2>/dev/null | cut -d' ' -f1
 }
 
+_uswap_policies='queue plist-shared plist-percpu node fill weighted priority all none'
+
 _uswap()
 {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} verb=${COMP_WORDS[1]}
@@ -45,6 +47,10 @@ _uswap()
 		;;
 	--order)
 		mapfile -t COMPREPLY < <(compgen -W 'auto 0 1 2 3 4 5 6 7 8 9' -- "$cur")
+		return
+		;;
+	--queue-policy)
+		mapfile -t COMPREPLY < <(compgen -W "$_uswap_policies" -- "$cur")
 		return
 		;;
 	--device)
@@ -95,7 +101,7 @@ _uswap()
 			words='--aligned --small --iterations --seed --device --json --help'
 			;;
 		alloc)
-			words='--full --order --cpus --rounds --pairs --json --help'
+			words='--full --order --cpus --rounds --pairs --queue-policy --devices --json --help'
 			;;
 		*)
 			words='thp alloc --help'
@@ -106,4 +112,42 @@ _uswap()
 	mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
 }
 
+_uswap_sim()
+{
+	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} words=
+
+	case $prev in
+	--preset)
+		words='measured epyc-2s xeon-2s'
+		;;
+	--load)
+		words='kernel-build-2g kernel-build-3g'
+		;;
+	--queue-policy)
+		words=$_uswap_policies
+		;;
+	--sweep)
+		words='handoff'
+		;;
+	*)
+		case $COMP_CWORD in
+		1) words='bench --help --version' ;;
+		2) words='alloc lock' ;;
+		*)
+			words='--cpus --preset --operations --json'
+			if [ "${COMP_WORDS[2]}" = alloc ]; then
+				words+=' --load --work --outside --large --order --queue-policy'
+				words+=' --devices --full --handoff --sweep'
+			else
+				words+=' --hold --between'
+			fi
+			;;
+		esac
+		;;
+	esac
+	COMPREPLY=()
+	mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
+}
+
 complete -F _uswap uswap
+complete -F _uswap_sim uswap-sim

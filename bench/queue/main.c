@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/readers.h"
-#include "queue_bench.h"
+#include "cli/queue_bench.h"
 
 #define MAX_ARMS 8
 #define MAX_ROUNDS 1000

@@ -18,6 +18,8 @@
 
 int bench_thp(int argc, char **argv);
 int bench_alloc(int argc, char **argv);
+/* What bench_alloc() is when words name policies of the queue, or devices. */
+int bench_alloc_queue(int argc, char **argv);
 
 /* Sorts values. n > 0. */
 struct bench_spread {

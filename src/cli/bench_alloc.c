@@ -40,6 +40,8 @@
 static const char usage[] =
 	"usage: uswap bench alloc [OPTION]...\n"
 	"Cost of an allocation of slots, in nanoseconds a slot, by how full a device of 4 GiB is.\n"
+	"With --queue-policy: through the queue of devices; 'uswap bench alloc --queue-policy queue\n"
+	"--help' tells more.\n"
 	"\n"
 	"  --full PERCENT   only so full; default: 10, 50, 90, 99 and 99.9\n"
 	"  --order N        only runs of 2^N slots, 0 to 9; default: each order\n"
@@ -402,6 +404,21 @@ static int measure_order(const char *bench, const struct alloc_options *o, unsig
 	return rc;
 }
 
+static bool names_queue(int argc, char **argv)
+{
+	static const char *const options[] = {"--queue-policy", "--devices"};
+
+	for (int i = 1; i < argc; i++)
+		for (unsigned int o = 0; o < ARRAY_SIZE(options); o++) {
+			size_t len = strlen(options[o]);
+
+			if (!strncmp(argv[i], options[o], len) &&
+			    (!argv[i][len] || argv[i][len] == '='))
+				return true;
+		}
+	return false;
+}
+
 int bench_alloc(int argc, char **argv)
 {
 	struct alloc_options o = {.permille = {100, 500, 900, 990, 999},
@@ -410,9 +427,12 @@ int bench_alloc(int argc, char **argv)
 				  .cpus = 1,
 				  .rounds = 9,
 				  .pairs = DEFAULT_PAIRS};
-	int rc = parse(argc, argv, &o);
 	json_t *results;
+	int rc;
 
+	if (names_queue(argc, argv))
+		return bench_alloc_queue(argc, argv);
+	rc = parse(argc, argv, &o);
 	if (rc >= 0)
 		return rc;
 	rc = 0;

@@ -45,10 +45,10 @@ static void on_percpu(unsigned int cpu, void *arg)
 
 static int run(int argc, char **argv)
 {
-	const struct bench_number own[] = {{"operations", &b.operations},
-					   {"hold", &b.hold_ns},
-					   {"between", &b.between_ns},
-					   {NULL, NULL}};
+	const struct bench_number own[] = {{"operations", &b.operations, NULL},
+					   {"hold", &b.hold_ns, NULL},
+					   {"between", &b.between_ns, NULL},
+					   {NULL, NULL, NULL}};
 	static struct sim_result shared, percpu;
 	struct bench_options o;
 	uint64_t total;

@@ -47,8 +47,13 @@ static int parse_own(const struct bench_number *own, int argc, char **argv, int 
 	for (; own && own->name; own++) {
 		if (!option_is(own->name, argc, argv, i, &value))
 			continue;
-		if (!value || !parse_number(value, own->value))
-			return complain(argv[0], "expected a number after --", own->name);
+		if (own->word && value)
+			*own->word = value;
+		else if (own->word || !value || !parse_number(value, own->value))
+			return complain(argv[0],
+					own->word ? "expected a word after --" :
+						    "expected a number after --",
+					own->name);
 		return 0;
 	}
 	return complain(argv[0], "there is no option ", argv[*i]);

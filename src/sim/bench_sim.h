@@ -16,7 +16,7 @@ struct sim_bench {
 	int (*run)(int argc, char **argv);
 };
 
-extern const struct sim_bench bench_lock;
+extern const struct sim_bench bench_alloc, bench_lock;
 
 struct bench_options {
 	unsigned int nr_cpus;	  /* --cpus N */
@@ -25,10 +25,11 @@ struct bench_options {
 	bool json;		  /* --json */
 };
 
-/* A numeric option of the verb's own; unset ones keep their value. */
+/* An option of the verb's own, a number or a word; unset ones keep their value. */
 struct bench_number {
 	const char *name; /* without the dashes */
 	uint64_t *value;
+	const char **word; /* in place of value */
 };
 
 /* 0, or an exit status after a message. own ends with a NULL name; may be NULL. */

@@ -265,6 +265,8 @@ void sim_atomic(const volatile void *p, enum sim_op op, const char *file, int li
 	vworld.result->operations++;
 	if (op == SIM_LOAD)
 		line_access(p, LINE_READ, vworld.costs.load_ns);
+	else if (op == SIM_PLAIN_STORE)
+		line_access(p, LINE_WRITE, vworld.costs.load_ns);
 	else
 		line_access(p, LINE_WRITE, vworld.costs.atomic_ns);
 }

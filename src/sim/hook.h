@@ -15,6 +15,7 @@ enum sim_op {
 	SIM_START,
 	SIM_LOAD,
 	SIM_STORE,
+	SIM_PLAIN_STORE, /* not sequentially consistent: an instruction like any other */
 	SIM_RMW,
 	SIM_CAS,
 	SIM_LOCK,

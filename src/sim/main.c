@@ -9,6 +9,7 @@
 #include "sim/bench_sim.h"
 
 static const struct sim_bench *const benches[] = {
+	&bench_alloc,
 	&bench_lock,
 };
 

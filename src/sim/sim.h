@@ -33,8 +33,8 @@
 struct sim_costs {
 	uint64_t cpus_near;    /* CPUs in a group with a shared cache */
 	uint64_t cpus_socket;  /* CPUs in a socket */
-	uint64_t load_ns;      /* atomic load of a line that this CPU has */
-	uint64_t atomic_ns;    /* atomic write or read-modify-write of a line that it owns */
+	uint64_t load_ns;      /* load of a line that this CPU has; relaxed or release store, if it owns it */
+	uint64_t atomic_ns;    /* sequentially consistent store, or read-modify-write, of one it owns */
 	uint64_t line_near_ns; /* a line comes from a CPU of the same group, */
 	uint64_t line_far_ns;  /* of another group of the socket, */
 	uint64_t line_remote_ns; /* of another socket; an access that needs it pays this instead */

@@ -17,7 +17,8 @@ const char *const sim_failure_names[NR_SIM_FAILURES] = {
 
 static const char *const op_names[NR_SIM_OPS] = {
 	[SIM_START] = "starts",	      [SIM_LOAD] = "load",
-	[SIM_STORE] = "store",	      [SIM_RMW] = "read-modify-write",
+	[SIM_STORE] = "store",	      [SIM_PLAIN_STORE] = "store",
+	[SIM_RMW] = "read-modify-write",
 	[SIM_CAS] = "compare-exchange", [SIM_LOCK] = "lock",
 	[SIM_TRYLOCK] = "trylock",    [SIM_UNLOCK] = "unlock",
 	[SIM_WAIT] = "wait",	      [SIM_TIMEDWAIT] = "timedwait",

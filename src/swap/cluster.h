@@ -33,6 +33,7 @@
 #include "base/util.h"
 
 #define CLUSTER_SLOTS 512u
+#define CLUSTERS_APART 64 /* bytes that keep two fields in different cache lines */
 
 struct cluster;
 struct cluster_link;
@@ -82,18 +83,24 @@ struct clusters {
 	_Atomic uint64_t *room;	 /* a byte a cluster: largest order that may be free there, + 1 */
 	_Atomic uint64_t search; /* bits 0 to 9: orders with no run anywhere; from 16 on: changes */
 	_Atomic uint32_t searchers;
-	_Atomic uint32_t hand; /* word of room[] where the last search succeeded */
+	_Atomic uint32_t reserved; /* slots that the window keeps free */
+	_Atomic uint32_t discard_errors;
+	atomic_bool writeok;
 
 	/*
+	 * A cache line apart from what is around it: every allocation and free changes this and
+	 * reads those, and would have to fetch them from whoever changed this last. Padding, not
+	 * alignment, so that the struct can lie in any memory.
+	 *
 	 * Low half: slots that were given out and not freed. High half: number of changes, so that
 	 * a reader can tell that nothing happened in between. Changed under the lock of the
 	 * cluster.
 	 */
+	char before_usage[CLUSTERS_APART];
 	_Atomic uint64_t usage;
 	_Atomic uint32_t peak_slots;
-	_Atomic uint32_t reserved; /* slots that the window keeps free */
-	_Atomic uint32_t discard_errors;
-	atomic_bool writeok;
+	_Atomic uint32_t hand; /* word of room[] where the last search succeeded */
+	char before_lock[CLUSTERS_APART];
 
 	struct us_mutex lock; /* RANK_CL_LIST */
 	/* protected by lock; atomic ones are read without it */
@@ -110,6 +117,7 @@ struct clusters {
 	_Atomic uint32_t nr_discard;	/* on that list */
 	_Atomic uint32_t nr_discarding; /* off it, while the device discards */
 	struct us_cond discarded;
+	char before_window[CLUSTERS_APART];
 
 	/* The window for relocation; protected by the lock of its cluster, see cluster_window.c. */
 	struct {

@@ -30,6 +30,9 @@ void clusters_disable(struct clusters *c)
 	us_mutex_lock(&c->lock);
 	nr = atomic_load(&c->nr_touched);
 	us_mutex_unlock(&c->lock);
+#ifdef USWAP_MUTANT_CLUSTER_DRAIN
+	nr = 0;
+#endif
 	for (uint32_t i = 0; i < nr; i++) {
 		us_mutex_lock(&c->tab[i].lock);
 		us_mutex_unlock(&c->tab[i].lock);

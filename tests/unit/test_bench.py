@@ -97,6 +97,44 @@ class Alloc(unittest.TestCase):
         self.assertIn('99 % / 10 %', out)
 
 
+class Queue(unittest.TestCase):
+    SMALL = ('--rounds', '3', '--pairs', '4000')
+
+    def test_policies_take_turns_and_locks_are_theirs(self):
+        d = document('alloc', '--queue-policy', 'plist-shared,plist-percpu,queue', *self.SMALL)
+        arms = {a['policy']: a for a in d['arms']}
+        self.assertEqual(list(arms), ['plist-shared', 'plist-percpu', 'queue'])
+        for a in d['arms']:
+            for what in ('cpu_ns', 'wall_ns', 'acquired', 'ratio'):
+                self.assertTrue(0 < a[what]['low'] <= a[what]['median'] <= a[what]['high'])
+        # The list is taken with each allocation, with each cluster, and never.
+        taken = {name: a['acquired']['median'] for name, a in arms.items()}
+        self.assertAlmostEqual(taken['plist-percpu'] - taken['queue'], 1, delta=0.02)
+        self.assertAlmostEqual(taken['plist-shared'] - taken['queue'], 1 / 512, delta=0.02)
+        self.assertEqual(arms['plist-shared']['ratio']['high'], 1)
+
+    def test_every_policy_runs_on_threads(self):
+        cpus = str(min(os.cpu_count(), 2))
+        d = document('alloc', '--queue-policy=all', '--cpus', cpus, '--order', '2', *self.SMALL)
+        self.assertEqual(len(d['arms']), 7)
+        # Turns of a cluster on eight devices; all on one.
+        shares = {a['policy']: a['most_to_least']['median'] for a in d['arms']}
+        self.assertLess(shares['queue'], 2)
+        self.assertGreater(shares['fill'], 100)
+
+    def test_full_devices_are_passed(self):
+        d = document('alloc', '--queue-policy', 'queue', '--devices', '64', '--full', '63',
+                     *self.SMALL)
+        self.assertEqual(d['arms'][0]['most_to_least']['median'], 1)
+        d = document('alloc', '--queue-policy', 'none,queue', '--devices', '1', *self.SMALL)
+        self.assertEqual([a['policy'] for a in d['arms']], ['none', 'queue'])
+
+    def test_table_has_a_line_a_policy(self):
+        status, out, _ = bench('alloc', '--queue-policy', 'queue,fill', *self.SMALL)
+        self.assertEqual(status, 0)
+        self.assertEqual([line.split()[0] for line in out.splitlines()[2:]], ['queue', 'fill'])
+
+
 class Words(unittest.TestCase):
     def test_bad_words_are_named(self):
         for words, named in (
@@ -111,7 +149,12 @@ class Words(unittest.TestCase):
                 (('alloc', '--full', '0'), "'0'"), (('alloc', '--full', '9.99'), "'9.99'"),
                 (('alloc', '--full', '5.'), "'5.'"), (('alloc', '--cpus', '0'), 'from 1 to'),
                 (('alloc', '--rounds', '100'), 'to 99'), (('alloc', '--aligned'), "'--aligned'"),
-                (('alloc', '--pairs',), 'pairs')):
+                (('alloc', '--pairs',), 'pairs'), (('alloc', '--devices', '2'), '--queue-policy'),
+                (('alloc', '--queue-policy', 'lru'), "'lru'"),
+                (('alloc', '--queue-policy', 'queue', '--devices', '65'), 'to 64'),
+                (('alloc', '--queue-policy', 'queue', '--full', '8'), '--full 8'),
+                (('alloc', '--queue-policy', 'none'), '--devices 1'),
+                (('alloc', '--queue-policy', 'queue', 'more'), "'more'")):
             with self.subTest(words):
                 status, out, err = bench(*words)
                 self.assertEqual((status, out), (125, ''))
@@ -121,7 +164,8 @@ class Words(unittest.TestCase):
 
     def test_help(self):
         for words, named in ((('--help',), 'alloc'), (('thp', '--help'), '--aligned'),
-                             (('alloc', '-h'), '--full')):
+                             (('alloc', '-h'), '--full'),
+                             (('alloc', '--queue-policy', 'queue', '-h'), 'weighted')):
             status, out, err = bench(*words)
             self.assertEqual((status, err), (0, ''))
             self.assertIn(named, out)

@@ -67,7 +67,8 @@
 	__extension__({                                                                            \
 		__auto_type sim_p_ = (obj);                                                        \
 		SIM_VALUE(sim_p_) sim_v_ = (value);                                                \
-		SIM_POINT(sim_p_, SIM_STORE);                                                      \
+		SIM_POINT(sim_p_,                                                                  \
+			  (order) == memory_order_seq_cst ? SIM_STORE : SIM_PLAIN_STORE);          \
 		SIM_DO_STORE(sim_p_, sim_v_, order);                                               \
 	})
 #define atomic_exchange_explicit(obj, value, order)                                                \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #define _GNU_SOURCE
-#include "queue_bench.h"
+#include "cli/queue_bench.h"
 
 #include <errno.h>
 #include <sched.h>

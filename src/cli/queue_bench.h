@@ -3,11 +3,11 @@
  * The measuring core for the queue of devices: threads that do nothing but allocate.
  *
  * One call is one run of one arm, with a queue and devices of its own, warmed up. Whoever compares
- * arms calls them in turn, many times, and looks at the spread (main.c).
+ * arms calls them in turn, many times, and looks at the spread (bench_alloc_queue.c, bench/queue).
  * Not its job: tables, arms, statistics over runs.
  */
-#ifndef USWAP_BENCH_QUEUE_BENCH_H
-#define USWAP_BENCH_QUEUE_BENCH_H
+#ifndef USWAP_CLI_QUEUE_BENCH_H
+#define USWAP_CLI_QUEUE_BENCH_H
 
 #include "base/util.h"
 #include "swap/policy.h"
