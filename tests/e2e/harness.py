@@ -676,8 +676,8 @@ SCHEMA = {
             'peak': int},
     'vmstat': {'*': int},
     'queue_policy': str,
-    'devices': [{'name': str, 'type': str, 'prio': int, 'tier': str, 'weight': int, 'size': int, 'used': int,
-                 'peak': int, 'state': str, 'errors': int, 'stored': int, 'compressed': int}],
+    'devices': [{'name': str, 'type': str, 'prio': int, 'tier': str, 'weight': int,
+                 'size': int, 'used': int, 'peak': int, 'state': str, 'errors': int, 'stored': int, 'compressed': int}],
     'tiers': [{'name': str, 'prio_min': int, 'prio_max': int, 'policy': str, 'devices': int,
                'size': int, 'used': int}],
     'orders': [{'order': int, 'swpout': int, 'swpout_fallback': int, 'swpin': int,
@@ -716,7 +716,8 @@ def check_schema(value, schema=SCHEMA, where='report'):
         check(good, f'{where} is {value!r}')
         if isinstance(value, NUMBER) and not isinstance(value, bool):
             last = where.split('.')[-1]
-            check(value >= 0 or last in ('prio', 'prio_min', 'prio_max', 'exit'), f'{where} is negative: {value}')
+            check(value >= 0 or last in ('prio', 'prio_min', 'prio_max', 'exit'),
+                  f'{where} is negative: {value}')
 
 
 def check_report(data):
