@@ -9,7 +9,7 @@ _uswap_jobs()
 _uswap()
 {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} verb=${COMP_WORDS[1]}
-	local i words=
+	local i words= policies='queue priority weighted fill node plist-shared plist-percpu'
 
 	COMPREPLY=()
 	if [ "$COMP_CWORD" -eq 1 ]; then
@@ -24,7 +24,7 @@ _uswap()
 			--)
 				((i++))
 				;;
-			--ram | --swap | --order | --report)
+			--ram | --swap | --order | --report | --queue-policy | --tier | --allow-tiers)
 				((i++))
 				continue
 				;;
@@ -51,6 +51,13 @@ _uswap()
 		mapfile -t COMPREPLY < <(compgen -W 'zram ram file:' -- "$cur")
 		return
 		;;
+	--queue-policy)
+		mapfile -t COMPREPLY < <(compgen -W "$policies" -- "$cur")
+		return
+		;;
+	--tier | --allow-tiers)
+		return
+		;;
 	--swap)
 		mapfile -t COMPREPLY < <(compgen -W 'zram file: dev:' -- "$cur")
 		return
@@ -62,7 +69,7 @@ _uswap()
 	esac
 	case $verb in
 	run)
-		words='--ram --swap --order --strict --report --verbose --quiet --help --'
+		words='--ram --swap --queue-policy --tier --allow-tiers --order --strict --report --verbose --quiet --help --'
 		case $cur in
 		-*) ;;
 		*)
@@ -81,7 +88,7 @@ _uswap()
 		words='--job --help'
 		;;
 	set)
-		words='--job --help ram='
+		words='--job --help ram= queue-policy= tier. pid.'
 		;;
 	swapon)
 		words='--job --quiet --help zram file:'
