@@ -286,7 +286,7 @@ read x; exit 0
 
 @case(timeout=90)
 def tiers_come_and_go_on_a_running_job(t):
-    job = Interactive(t, 144 * MIB, 112 * MIB, fill=['-r'], swap=two(t))
+    job = Interactive(t, 208 * MIB, 184 * MIB, fill=['-r'], swap=two(t))
     pid = job.run.find('fill')[0].pid
     check(stat(t)['tiers'] == [], 'tiers that nobody made')
     wait_until('evicted', lambda: used(t, 'fast') > 12 * MIB)
@@ -314,7 +314,7 @@ def tiers_come_and_go_on_a_running_job(t):
         check(now <= before[other]['used'] + staged,
               f'{other}: {before[other]["used"]}, then {now}, {staged} were staged')
 
-    evict(96, 'slow', 'fast')
+    evict(144, 'slow', 'fast')
     check(used(t, 'fast') > 12 * MIB, 'what was there did not stay')
     # A tier that comes again, with other priorities, is the same one.
     set_(t, 'tier.slow=none')
@@ -322,7 +322,7 @@ def tiers_come_and_go_on_a_running_job(t):
     check(devices(t)['slow']['tier'] == 'default', f'{devices(t)["slow"]}')
     check(process(t, pid)['tiers'] == ['slow'], f'{process(t, pid)}')
     set_(t, 'tier.slow=0-20,policy=weighted')
-    evict(80, 'slow', 'fast')
+    evict(104, 'slow', 'fast')
     # One step gives it other priorities: the fast device, and not the slow one any more.
     set_(t, 'tier.fast=1000')
     set_(t, 'tier.slow=50-70')
