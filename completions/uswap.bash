@@ -11,7 +11,7 @@ _uswap_policies='queue plist-shared plist-percpu node fill weighted priority all
 _uswap()
 {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} verb=${COMP_WORDS[1]}
-	local i words=
+	local i words= policies='queue priority weighted fill node plist-shared plist-percpu'
 
 	COMPREPLY=()
 	if [ "$COMP_CWORD" -eq 1 ]; then
@@ -26,7 +26,7 @@ _uswap()
 			--)
 				((i++))
 				;;
-			--ram | --swap | --order | --report)
+			--ram | --swap | --order | --report | --queue-policy | --tier | --allow-tiers)
 				((i++))
 				continue
 				;;
@@ -57,6 +57,13 @@ _uswap()
 		mapfile -t COMPREPLY < <(compgen -W 'zram ram file:' -- "$cur")
 		return
 		;;
+	--queue-policy)
+		mapfile -t COMPREPLY < <(compgen -W "$policies" -- "$cur")
+		return
+		;;
+	--tier | --allow-tiers)
+		return
+		;;
 	--swap)
 		mapfile -t COMPREPLY < <(compgen -W 'zram file: dev:' -- "$cur")
 		return
@@ -68,7 +75,7 @@ _uswap()
 	esac
 	case $verb in
 	run)
-		words='--ram --swap --order --strict --report --verbose --quiet --help --'
+		words='--ram --swap --queue-policy --tier --allow-tiers --order --strict --report --verbose --quiet --help --'
 		case $cur in
 		-*) ;;
 		*)
@@ -87,7 +94,7 @@ _uswap()
 		words='--job --help'
 		;;
 	set)
-		words='--job --help ram='
+		words='--job --help ram= queue-policy= tier. pid.'
 		;;
 	swapon)
 		words='--job --quiet --help zram file:'

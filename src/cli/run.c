@@ -13,6 +13,7 @@
 #include "cli/cli.h"
 #include "cli/size.h"
 #include "cli/spec.h"
+#include "cli/tier.h"
 #include "super/super.h"
 #include "sys/cgroup.h"
 
@@ -24,9 +25,14 @@ static const char usage[] =
 	"\n"
 	"  --ram SIZE          the job's RAM (default: 85% of what is available)\n"
 	"  --swap SPEC         a swap device; may be given several times:\n"
-	"                        zram[:SIZE][,prio=N][,codec=lz4|zstd[:LEVEL]]\n"
-	"                        file:PATH[:SIZE][,prio=N][,force][,keep]\n"
+	"                        zram[:SIZE][,prio=N][,weight=N][,codec=lz4|zstd[:LEVEL]]\n"
+	"                        file:PATH[:SIZE][,prio=N][,weight=N][,force][,keep]\n"
 	"                      (default: zram above a growing file in /var/tmp)\n"
+	"  --queue-policy P    which of several devices takes the next folio: queue (default),\n"
+	"                      priority, weighted, fill, node, plist-shared, plist-percpu\n"
+	"  --tier NAME=PRIO[-PRIO][,policy=P]\n"
+	"                      devices of these priorities are one tier; several times\n"
+	"  --allow-tiers A,B   the tiers that COMMAND and what it starts may use (default: all)\n"
 	"  --order auto|0..9   swap in units of 2^N pages\n"
 	"  --strict            fail if a process of the job cannot be managed\n"
 	"  --report FILE.json  write what `uswap stat --json` shows at the end\n"
@@ -37,11 +43,26 @@ static const char usage[] =
 	"Exit status: the command's; 126 it cannot be run, 127 it is not found, 125 uswap failed,\n"
 	"128+N it was killed by signal N.\n";
 
-enum { OPT_RAM = 1, OPT_SWAP, OPT_ORDER, OPT_STRICT, OPT_REPORT, OPT_VERBOSE, OPT_QUIET, OPT_HELP };
+enum {
+	OPT_RAM = 1,
+	OPT_SWAP,
+	OPT_ORDER,
+	OPT_QUEUE_POLICY,
+	OPT_TIER,
+	OPT_ALLOW_TIERS,
+	OPT_STRICT,
+	OPT_REPORT,
+	OPT_VERBOSE,
+	OPT_QUIET,
+	OPT_HELP
+};
 
 static const struct cli_opt options[] = {
 	{"ram", 0, true, OPT_RAM},	   {"swap", 0, true, OPT_SWAP},
 	{"order", 0, true, OPT_ORDER},	   {"strict", 0, false, OPT_STRICT},
+	{"queue-policy", 0, true, OPT_QUEUE_POLICY},
+	{"tier", 0, true, OPT_TIER},
+	{"allow-tiers", 0, true, OPT_ALLOW_TIERS},
 	{"report", 0, true, OPT_REPORT},   {"verbose", 'v', false, OPT_VERBOSE},
 	{"quiet", 'q', false, OPT_QUIET}, {"help", 'h', false, OPT_HELP},
 	{NULL, 0, false, 0},
@@ -79,6 +100,37 @@ static int set_order(struct run_config *cfg, const char *text)
 	if (!cli_parse_uint(text, strlen(text), MAX_ORDER, &order))
 		return cli_fail("--order '%s': use auto or a number from 0 to %d", text, MAX_ORDER);
 	cfg->order = (int)order;
+	return 0;
+}
+
+static int set_queue_policy(struct run_config *cfg, const char *text)
+{
+	struct word w = word_of(text);
+	struct parse_error err;
+
+	if (policy_parse(&w, &cfg->queue_policy, &err))
+		return cli_fail("--queue-policy: %s", err.text);
+	return 0;
+}
+
+static int add_tier(struct run_config *cfg, const char *text)
+{
+	struct word w = word_of(text);
+	struct parse_error err;
+	struct tier_spec spec;
+
+	if (tier_parse(&w, &spec, &err) || tier_set_add(cfg, &spec, &err))
+		return cli_fail("--tier '%s': %s", text, err.text);
+	return 0;
+}
+
+static int set_allow_tiers(struct run_config *cfg, const char *text)
+{
+	struct word w = word_of(text);
+	struct parse_error err;
+
+	if (tier_names_parse(&w, &cfg->allow_tiers, &err))
+		return cli_fail("--allow-tiers '%s': %s", text, err.text);
 	return 0;
 }
 
@@ -125,6 +177,12 @@ static int apply_option(struct run_config *cfg, int id, const char *arg, uint64_
 		return add_swap(cfg, arg, available);
 	case OPT_ORDER:
 		return set_order(cfg, arg);
+	case OPT_QUEUE_POLICY:
+		return set_queue_policy(cfg, arg);
+	case OPT_TIER:
+		return add_tier(cfg, arg);
+	case OPT_ALLOW_TIERS:
+		return set_allow_tiers(cfg, arg);
 	case OPT_REPORT:
 		return set_report(cfg, arg);
 	case OPT_VERBOSE:
@@ -179,6 +237,7 @@ int verb_run(int argc, char **argv)
 	/* Too large for the stack of a program that may be short of memory; lives until exit. */
 	static struct run_config cfg = {.order = -1};
 	struct memory_available mem;
+	struct parse_error err;
 	struct cli_args args;
 	int id, rc;
 
@@ -198,8 +257,11 @@ int verb_run(int argc, char **argv)
 	rc = finish_ram(&cfg, &mem);
 	if (rc)
 		return rc;
+	if (tier_names_check(&cfg, &cfg.allow_tiers, &err))
+		return cli_fail("--allow-tiers: %s", err.text);
 	cfg.argv = argv + args.next - 1;
 	cfg.evict_all = test_mode("evict-all");
 	cfg.parse_spec = spec_parse_here;
+	cfg.parse_set = tier_set_parse_here;
 	return super_run(&cfg);
 }

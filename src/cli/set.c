@@ -6,25 +6,29 @@
 #include "cli/cli.h"
 #include "cli/ctl_client.h"
 #include "cli/size.h"
+#include "cli/tier.h"
 #include "super/super.h"
 
-static const char usage[] = "usage: uswap set [--job ID] ram=SIZE\n"
-			    "Changes a running job: ram is the limit that `run --ram` gave it.\n"
-			    "SIZE is a number and k, M, G or T (powers of 1024).\n";
+static const char usage[] =
+	"usage: uswap set [--job ID] KEY=VALUE\n"
+	"Changes a running job:\n"
+	"  ram=SIZE              the limit that `run --ram` gave it\n"
+	"  queue-policy=P        which of several devices takes the next folio\n"
+	"  tier.NAME=PRIO[-PRIO][,policy=P]\n"
+	"                        makes a tier, or gives it other priorities\n"
+	"  tier.NAME=none        takes it away; its devices are then in no tier\n"
+	"  pid.N.tiers=A,B|all   the tiers that process N, and what it starts from now on, may use\n"
+	"  pid.N.policy=P        its policy where a tier names none; default: the job's\n"
+	"SIZE is a number and k, M, G or T (powers of 1024). Policies: see uswap-run(1).\n";
 
 /* "ram=SIZE" to "ram=BYTES", as the supervisor takes it. */
-static int translate(const char *word, char *out, size_t len)
+static int translate_ram(const char *word, char *out, size_t len)
 {
 	const char *eq = strchr(word, '=');
 	char min[SIZE_TEXT_BYTES];
 	struct parse_error err;
 	uint64_t bytes;
 
-	if (!eq)
-		return cli_fail("set: '%s' is not KEY=VALUE; see 'uswap set --help'", word);
-	if (strncmp(word, "ram=", 4))
-		return cli_fail("set: unknown key '%.*s'; this version has ram", (int)(eq - word),
-				word);
 	if (size_parse(eq + 1, strlen(eq + 1), 5, 0, &bytes, &err))
 		return cli_fail("set '%s': %s", word, err.text);
 	if (bytes < SUPER_MIN_RAM)
@@ -34,13 +38,29 @@ static int translate(const char *word, char *out, size_t len)
 	return 0;
 }
 
+/* The word as it goes to the job; what can be wrong with it alone is said here. */
+static int translate(const char *word, char *out, size_t len)
+{
+	struct word w = word_of(word);
+	static struct set_request req; /* too large for the stack */
+	struct parse_error err;
+
+	if (!strncmp(word, "ram=", 4))
+		return translate_ram(word, out, len);
+	if (tier_set_parse(&w, &req, &err))
+		return cli_fail("set '%.100s': %s", word, err.text);
+	if ((size_t)snprintf(out, len, "%s", word) >= len)
+		return cli_fail("set '%.60s...': longer than %zu characters", word, len - 1);
+	return 0;
+}
+
 int verb_set(int argc, char **argv)
 {
 	enum { OPT_HELP = 1, OPT_JOB };
 	static const struct cli_opt opts[] = {
 		{"help", 'h', false, OPT_HELP}, {"job", 0, true, OPT_JOB}, {NULL, 0, false, 0}};
 	const char *job_text = NULL, *word = NULL;
-	char arg[CTL_ARG_BYTES];
+	char arg[CTL_ARG_MAX];
 	struct ctl_answer a;
 	struct cli_args args;
 	pid_t job;
@@ -60,7 +80,7 @@ int verb_set(int argc, char **argv)
 			word = args.arg;
 	}
 	if (!word)
-		return cli_fail("set: nothing to set; usage: uswap set [--job ID] ram=SIZE");
+		return cli_fail("set: nothing to set; usage: uswap set [--job ID] KEY=VALUE");
 	rc = translate(word, arg, sizeof(arg));
 	if (!rc)
 		rc = ctl_choose_job(job_text, &job);

@@ -7,37 +7,13 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/word.h"
 #include "sys/cgroup.h"
 
-#define MAX_PRIO 32767
 #define MAX_ZSTD_LEVEL 19
+#define MAX_WEIGHT 1000u
 /* Slot 0 is never used, so one page is not enough. */
 #define MIN_SWAP_BYTES (2 * PAGE_SIZE)
-
-/* A part of the SPEC that is being read; start gives positions. */
-struct word {
-	const char *start; /* of the whole SPEC */
-	const char *s;
-	size_t len;
-};
-
-static size_t position(const struct word *w)
-{
-	return (size_t)(w->s - w->start) + 1;
-}
-
-static bool word_is(const struct word *w, const char *s)
-{
-	return w->len == strlen(s) && !memcmp(w->s, s, w->len);
-}
-
-/* For "%.*s", so that a very long word cannot push the reason out of the message. */
-#define QUOTE(w) (int)MIN((w)->len, (size_t)60), (w)->s
-
-static struct word sub_word(const struct word *w, size_t from, size_t len)
-{
-	return (struct word){.start = w->start, .s = w->s + from, .len = len};
-}
 
 /* The index of the first `stop` without a backslash before it, or len. */
 static size_t find_plain(const struct word *w, char stop)
@@ -57,10 +33,21 @@ static int parse_prio(struct swap_spec *out, const struct word *v, struct parse_
 {
 	uint64_t prio;
 
-	if (!cli_parse_uint(v->s, v->len, MAX_PRIO, &prio))
+	if (!cli_parse_uint(v->s, v->len, SWAP_PRIO_MAX, &prio))
 		return parse_fail(err, "prio '%.*s' at position %zu is not a number from 0 to %d",
-				  QUOTE(v), position(v), MAX_PRIO);
+				  QUOTE(v), position(v), SWAP_PRIO_MAX);
 	out->prio = (int)prio;
+	return 0;
+}
+
+static int parse_weight(struct swap_spec *out, const struct word *v, struct parse_error *err)
+{
+	uint64_t weight;
+
+	if (!cli_parse_uint(v->s, v->len, MAX_WEIGHT, &weight) || !weight)
+		return parse_fail(err, "weight '%.*s' at position %zu is not a number from 1 to %u",
+				  QUOTE(v), position(v), MAX_WEIGHT);
+	out->weight = (unsigned int)weight;
 	return 0;
 }
 
@@ -241,7 +228,7 @@ static const struct key {
 	{"force", ON_DISK, false, parse_force},
 	{"keep", ON_FILE, false, parse_keep},
 	{"discard", ON_DISK, true, parse_discard},
-	{"weight", ON_ALL, true, NULL},
+	{"weight", ON_ALL, true, parse_weight},
 	{"no-io-uring", ON_ALL, false, parse_no_io_uring},
 	{"no-direct", ON_ZRAM | ON_FILE, false, parse_no_direct},
 	{"fault-read", ON_ALL, true, parse_fault_read},
@@ -423,7 +410,7 @@ static int parse_fields(struct swap_spec *out, const struct word *fields, uint64
 int spec_parse(const char *text, uint64_t available, struct swap_spec *out,
 	       struct parse_error *err)
 {
-	struct word all = {.start = text, .s = text, .len = strlen(text)};
+	struct word all = word_of(text);
 	size_t from = find_plain(&all, ',');
 	struct word fields = sub_word(&all, 0, from);
 	uint32_t seen = 0;

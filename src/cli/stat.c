@@ -113,25 +113,81 @@ static void print_paging(const json_t *doc)
 	printf("\n");
 }
 
+static bool has_tiers(const json_t *doc)
+{
+	return json_array_size(json_object_get(doc, "tiers"));
+}
+
+static bool has_weights(const json_t *doc)
+{
+	const json_t *d;
+	size_t i;
+
+	json_array_foreach(json_object_get(doc, "devices"), i, d)
+		if (number(d, "weight"))
+			return true;
+	return false;
+}
+
+static void print_tiers(const json_t *doc)
+{
+	const json_t *t;
+	char size[SIZE_TEXT_BYTES], used[SIZE_TEXT_BYTES], prio[32];
+	size_t i;
+
+	if (!has_tiers(doc))
+		return;
+	printf("\n%11s %8s %8s %7s  %-12s %s\n", "PRIO", "SIZE", "USED", "DEVICES", "POLICY", "TIER");
+	json_array_foreach(json_object_get(doc, "tiers"), i, t) {
+		long long min = json_integer_value(json_object_get(t, "prio_min"));
+		long long max = json_integer_value(json_object_get(t, "prio_max"));
+
+		snprintf(prio, sizeof(prio), min == max ? "%lld" : "%lld-%lld", min, max);
+		printf("%11s %8s %8s %7" PRIu64 "  %-12s %s\n", prio, bytes_text(t, "size", size),
+		       bytes_text(t, "used", used), number(t, "devices"), string(t, "policy"),
+		       string(t, "name"));
+	}
+}
+
+static void print_policy(const json_t *doc)
+{
+	const char *policy = string(doc, "queue_policy");
+
+	if (*policy && strcmp(policy, "queue"))
+		printf("policy  %s\n", policy);
+}
+
 static void print_devices(const json_t *doc)
 {
 	const json_t *devices = json_object_get(doc, "devices");
 	char size[SIZE_TEXT_BYTES], used[SIZE_TEXT_BYTES], peak[SIZE_TEXT_BYTES];
 	char stored[SIZE_TEXT_BYTES], compressed[SIZE_TEXT_BYTES];
+	bool tiers = has_tiers(doc), weights = has_weights(doc);
 	const json_t *d;
 	size_t i;
 
 	if (!json_array_size(devices))
 		return;
-	printf("\n%5s %8s %8s %8s %8s %8s %6s  %-6s %-5s %s\n", "PRIO", "SIZE", "USED", "PEAK",
-	       "STORED", "AS", "ERRORS", "STATE", "TYPE", "DEVICE");
-	json_array_foreach(devices, i, d)
-		printf("%5lld %8s %8s %8s %8s %8s %6" PRIu64 "  %-6s %-5s %s\n",
+	printf("\n%5s %8s %8s %8s %8s %8s %6s  %-8s %-5s ", "PRIO", "SIZE", "USED", "PEAK", "STORED",
+	       "AS", "ERRORS", "STATE", "TYPE");
+	if (weights)
+		printf("%6s ", "WEIGHT");
+	if (tiers)
+		printf("%-12s ", "TIER");
+	printf("DEVICE\n");
+	json_array_foreach(devices, i, d) {
+		printf("%5lld %8s %8s %8s %8s %8s %6" PRIu64 "  %-8s %-5s ",
 		       (long long)json_integer_value(json_object_get(d, "prio")),
 		       bytes_text(d, "size", size), bytes_text(d, "used", used),
 		       bytes_text(d, "peak", peak), bytes_text(d, "stored", stored),
 		       bytes_text(d, "compressed", compressed), number(d, "errors"),
-		       string(d, "state"), string(d, "type"), string(d, "name"));
+		       string(d, "state"), string(d, "type"));
+		if (weights)
+			printf("%6" PRIu64 " ", number(d, "weight"));
+		if (tiers)
+			printf("%-12s ", string(d, "tier"));
+		printf("%s\n", string(d, "name"));
+	}
 }
 
 static void print_orders(const json_t *doc)
@@ -171,7 +227,9 @@ static void print_summary(const json_t *doc)
 	print_head(doc);
 	print_memory(doc);
 	print_paging(doc);
+	print_policy(doc);
 	print_devices(doc);
+	print_tiers(doc);
 	print_orders(doc);
 	print_processes(doc);
 }

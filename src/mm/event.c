@@ -383,6 +383,7 @@ static struct space *copy_for_child(struct space *s, const struct event *e)
 		return NULL;
 	child->locality = s->locality;
 	child->start_faults += START_FAULTS;
+	atomic_store(&child->swap_class, atomic_load(&s->swap_class));
 	space_adopt_inherit(child, s);
 	for_each_word(s, 0, 1ull << 47, fork_one, child);
 	return child;

@@ -64,7 +64,8 @@ static int isolate(struct space *s, struct leaf *l, unsigned int idx, uint64_t v
 {
 	struct batch_item *it = &s->item[s->nr_items];
 	swp_t e;
-	int r = swap_new(s->mm->swap, order, 0, &e, &it->buf);
+	unsigned int class = atomic_load_explicit(&s->swap_class, memory_order_relaxed);
+	int r = swap_new(s->mm->swap, order, class, &e, &it->buf);
 
 	if (r)
 		return r;

@@ -76,14 +76,18 @@ static void set_ram(struct job *j, int fd, const char *value)
 
 static void set_key(struct job *j, int fd, const char *arg)
 {
-	char text[128];
+	static struct set_request req; /* too large for the stack; of this thread alone */
+	char text[600] = "";
+	int err;
 
 	if (strncmp(arg, "ram=", 4) == 0) {
 		set_ram(j, fd, arg + 4);
 		return;
 	}
-	snprintf(text, sizeof(text), "'%.60s': unknown key; there is: ram=SIZE", arg);
-	ctl_reply(fd, -EINVAL, text);
+	err = j->cfg->parse_set(arg, &req, text, sizeof(text));
+	if (!err)
+		err = tiers_set(j, &req, text, sizeof(text));
+	ctl_reply(fd, err, err ? text : "");
 }
 
 /* fd stays the caller's. */

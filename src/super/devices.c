@@ -168,7 +168,7 @@ static void forget_zram(struct job *j, const struct dev *d)
 static int add(struct job *j, const struct swap_spec *sp, uint64_t ram_bytes, bool *created,
 	       char *name, size_t name_len, char *why, size_t len)
 {
-	struct swap_on_config cfg = {.prio = sp->prio};
+	struct swap_on_config cfg = {.prio = sp->prio, .weight = sp->weight};
 	struct opened o;
 	int err = open_device(sp, ram_bytes, &o, why, len);
 

@@ -301,6 +301,7 @@ static int on_ready(struct job *j, struct conn *c, const struct agent_msg *m, co
 	p->helper_pidfd = rc.helper_pidfd;
 	p->managed = p->named = true;
 	p->forked = forked;
+	tiers_attach(j, p, s, forked);
 	p->reason[0] = 0;
 	p->image_since_ns = clock_now_ns();
 	memcpy(p->comm, comm, sizeof(p->comm));

@@ -10,7 +10,8 @@
  *   hello.c      handshakes with helpers   procs.c    the table of processes
  *   growth.c     measures the budget       oom.c      ends processes when it is full
  *   unmanaged.c  why a program is not managed
- *   devices.c    makes the swap devices    stat.c, ctl.c  exports
+ *   devices.c    makes the swap devices    tiers.c    policies, tiers, who may use which
+ *   stat.c, ctl.c  exports
  *   swapctl.c    swapon and swapoff of a running job
  *   refused.c    memory the kernel refused   limits.c   resource limits
  *
@@ -47,6 +48,8 @@ struct proc {
 	bool managed;	      /* has, or at its end had, a space */
 	atomic_bool shares_memory; /* vfork: its memory is its parent's until it execs */
 	bool named;	      /* its unmanaged program has been dealt with */
+	uint8_t swap_class;   /* which tiers, and how: tiers.c */
+	bool class_was_set;   /* by `uswap set`, for this process */
 	bool oom_victim;      /* was ended for want of room */
 	atomic_bool forked;	   /* came by fork and has not exec'ed since: shares pages */
 	char reason[REASON_BYTES]; /* why not managed */
@@ -92,12 +95,20 @@ struct swapctl {
 	char *arg;
 };
 
+struct proc_class {
+	struct tier_names names;
+	enum queue_policy policy;
+	bool known;
+};
+
 struct job {
 	const struct run_config *cfg;
 	char id[16];
 	uint64_t started_ns;
 	struct mm mm;
 	struct swap *swap;
+	_Atomic enum queue_policy queue_policy; /* the job's; POLICY_DEFAULT: none was named */
+	uint8_t command_class;
 	struct us_mutex devices_lock;
 	/* protected by devices_lock */
 	struct job_zram zrams[SUPER_MAX_SWAPS]; /* whose memory limit follows the budget */
@@ -125,6 +136,7 @@ struct job {
 	struct list_node procs, ended;
 	struct mem_pool proc_pool;
 	unsigned int nr_procs, nr_ended;
+	struct proc_class class[SWAP_MAX_CLASSES]; /* 0: everything, the job's policy */
 	uint64_t shared_bytes; /* counted twice in the sum of statm: pages shared after fork */
 	uint64_t shared_at_ns, shared_cost_ns;
 	uint64_t scan_round;   /* growth's */
@@ -231,6 +243,17 @@ int devices_remove(struct job *j, const char *name,
 uint64_t devices_least_ram(struct job *j);
 /* A start that failed: removes the files that were to be kept. */
 void devices_forget(struct job *j);
+
+/* tiers.c. Before devices are made: 0, or -errno after a message. */
+int tiers_create(struct job *j);
+/* A process that is new in the table takes its parent's class. lock held. */
+void tiers_new_proc(struct job *j, struct proc *p);
+/* p gets its memory, by fork or for a new program: which of them says what holds. lock held. */
+void tiers_attach(struct job *j, struct proc *p, struct space *s, bool forked);
+/* Names of the tiers of a class, "all" if it may use every one. lock held. */
+void tiers_text(struct job *j, unsigned int class, char *buf, size_t len);
+/* Control thread only. 0, or -errno with a sentence in why; nothing has changed then. */
+int tiers_set(struct job *j, struct set_request *req, char *why, size_t len);
 
 /* stat.c: malloc'ed text, or NULL. */
 char *stat_json(struct job *j);

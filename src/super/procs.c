@@ -83,6 +83,7 @@ struct proc *proc_add(struct job *j, pid_t pid, pid_t ppid)
 	}
 	p->pid = p->task = pid;
 	p->ppid = ppid;
+	tiers_new_proc(j, p);
 	p->pidfd = pidfd;
 	p->helper_pidfd = -1;
 	p->statm_fd = MAX(proc_open(pid, "statm"), -1);
@@ -200,6 +201,7 @@ static bool hand_over(struct job *j, struct proc *p)
 		heir->helper_pidfd = p->helper_pidfd;
 		heir->managed = heir->named = true;
 		heir->shares_memory = false;
+		heir->swap_class = p->swap_class;
 		heir->space->owner = heir;
 		p->space = NULL;
 		p->helper = 0;
@@ -281,6 +283,7 @@ static void find_forked_space(struct job *j, struct proc *p, const struct proc *
 			p->space = s; /* with the reference of the look-up */
 			p->managed = p->named = true;
 			p->forked = true;
+			tiers_attach(j, p, s, true);
 			remote_set_pid(s, p->pid);
 			vmstat_add(VMSTAT_fork_unhelped, 1);
 			snprintf(p->reason, sizeof(p->reason),

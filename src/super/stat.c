@@ -73,6 +73,8 @@ static json_t *json_devices(struct job *j)
 		json_object_set_new(o, "name", text(d->name));
 		json_object_set_new(o, "type", text(d->type));
 		json_object_set_new(o, "prio", json_integer(d->prio));
+		json_object_set_new(o, "tier", text(d->tier ? d->tier : "default"));
+		json_object_set_new(o, "weight", num(d->weight));
 		json_object_set_new(o, "size", num(d->size_bytes));
 		json_object_set_new(o, "used", num(d->used_bytes));
 		json_object_set_new(o, "peak", num(d->peak_bytes));
@@ -83,6 +85,58 @@ static json_t *json_devices(struct job *j)
 		json_object_set_new(o, "compressed", num(d->compressed_bytes));
 		json_array_append_new(a, o);
 	}
+	return a;
+}
+
+/* Those with a name, by priority; of devices that are in none `devices` tells. */
+static json_t *json_tiers(struct job *j)
+{
+	struct swap_dev_info devs[SWAP_MAX_DEVS];
+	unsigned int n = swap_list_devs(j->swap, devs), nr;
+	struct tier tiers[MAX_TIERS];
+	json_t *a = json_array();
+
+	nr = swap_tiers(j->swap, tiers, MAX_TIERS);
+	for (unsigned int i = 0; i < nr; i++) {
+		const struct tier_spec *t = &tiers[i].spec;
+		uint64_t size = 0, used = 0, count = 0;
+		json_t *o = json_object();
+
+		for (unsigned int k = 0; k < n; k++)
+			if (devs[k].prio >= t->prio_min && devs[k].prio <= t->prio_max) {
+				size += devs[k].size_bytes;
+				used += devs[k].used_bytes;
+				count++;
+			}
+		json_object_set_new(o, "name", text(t->name));
+		json_object_set_new(o, "prio_min", json_integer(t->prio_min));
+		json_object_set_new(o, "prio_max", json_integer(t->prio_max));
+		json_object_set_new(o, "policy", text(policy_name(t->policy)));
+		json_object_set_new(o, "devices", num(count));
+		json_object_set_new(o, "size", num(size));
+		json_object_set_new(o, "used", num(used));
+		json_array_append_new(a, o);
+	}
+	return a;
+}
+
+static const char *job_policy(struct job *j)
+{
+	enum queue_policy p = atomic_load(&j->queue_policy);
+
+	return policy_name(p == POLICY_DEFAULT ? POLICY_QUEUE : p);
+}
+
+/* null: every tier */
+static json_t *json_class_tiers(const struct proc_class *c)
+{
+	json_t *a;
+
+	if (!c->names.nr)
+		return json_null();
+	a = json_array();
+	for (unsigned int i = 0; i < c->names.nr; i++)
+		json_array_append_new(a, text(c->names.name[i]));
 	return a;
 }
 
@@ -103,7 +157,7 @@ static json_t *json_orders(void)
 	return a;
 }
 
-static json_t *json_process(struct proc *p, bool ended)
+static json_t *json_process(struct job *j, struct proc *p, bool ended)
 {
 	uint64_t swapped = p->space ? p->space->table.nr_swapped : ended ? p->swapped_pages : 0;
 	uint64_t faults = p->faults + (p->space ? atomic_load(&p->space->nr_faults) : 0);
@@ -116,6 +170,8 @@ static json_t *json_process(struct proc *p, bool ended)
 	json_object_set_new(o, "resident", num(p->anon_pages << PAGE_SHIFT));
 	json_object_set_new(o, "swapped", num(swapped << PAGE_SHIFT));
 	json_object_set_new(o, "faults", num(faults));
+	json_object_set_new(o, "tiers", json_class_tiers(&j->class[p->swap_class]));
+	json_object_set_new(o, "policy", text(policy_name(j->class[p->swap_class].policy)));
 	json_object_set_new(o, "ended", json_boolean(ended));
 	return o;
 }
@@ -125,9 +181,9 @@ static json_t *json_processes(struct job *j)
 	json_t *a = json_array();
 
 	list_for_each(n, &j->procs)
-		json_array_append_new(a, json_process(list_entry(n, struct proc, node), false));
+		json_array_append_new(a, json_process(j, list_entry(n, struct proc, node), false));
 	list_for_each(n, &j->ended)
-		json_array_append_new(a, json_process(list_entry(n, struct proc, node), true));
+		json_array_append_new(a, json_process(j, list_entry(n, struct proc, node), true));
 	return a;
 }
 
@@ -182,7 +238,9 @@ static json_t *build(struct job *j)
 	json_object_set_new(o, "exit", exit_value(j));
 	json_object_set_new(o, "ram", json_ram(j));
 	json_object_set_new(o, "vmstat", json_vmstat());
+	json_object_set_new(o, "queue_policy", text(job_policy(j)));
 	json_object_set_new(o, "devices", json_devices(j));
+	json_object_set_new(o, "tiers", json_tiers(j));
 	json_object_set_new(o, "orders", json_orders());
 	json_object_set_new(o, "processes", json_processes(j));
 	json_object_set_new(o, "faults", json_faults());
@@ -266,26 +324,47 @@ char *stat_swaps(struct job *j)
 	return out;
 }
 
+/* Is there a process whose tiers or policy are its own? Lock held. */
+static bool any_class(struct job *j)
+{
+	list_for_each(n, &j->procs)
+		if (list_entry(n, struct proc, node)->swap_class)
+			return true;
+	return false;
+}
+
+static void print_class(struct job *j, FILE *f, const struct proc *p)
+{
+	char tiers[MAX_TIERS * TIER_NAME_BYTES];
+
+	tiers_text(j, p->swap_class, tiers, sizeof(tiers));
+	fprintf(f, "%-16s %-12s ", tiers, policy_name(j->class[p->swap_class].policy));
+}
+
 char *stat_ps(struct job *j)
 {
+	bool classes;
 	char *out = NULL;
 	size_t len;
 	FILE *f = open_memstream(&out, &len);
 
 	if (!f)
 		return NULL;
-	fprintf(f, "%8s %-15s %12s %12s %10s  %s\n", "PID", "COMMAND", "RESIDENT-KiB",
-		"SWAPPED-KiB", "FAULTS", "STATE");
 	us_mutex_lock(&j->lock);
+	classes = any_class(j);
+	fprintf(f, "%8s %-15s %12s %12s %10s  %s%s\n", "PID", "COMMAND", "RESIDENT-KiB",
+		"SWAPPED-KiB", "FAULTS", classes ? "TIERS            POLICY       " : "", "STATE");
 	list_for_each(n, &j->procs) {
 		struct proc *p = list_entry(n, struct proc, node);
 
-		fprintf(f, "%8d %-15s %12llu %12llu %10llu  %s%s%s\n", p->pid, p->comm,
+		fprintf(f, "%8d %-15s %12llu %12llu %10llu  ", p->pid, p->comm,
 			(unsigned long long)p->anon_pages * 4,
 			(unsigned long long)(p->space ? p->space->table.nr_swapped : 0) * 4,
 			(unsigned long long)(p->faults +
-					     (p->space ? atomic_load(&p->space->nr_faults) : 0)),
-			p->managed ? "managed" : "unmanaged", p->reason[0] ? ": " : "", p->reason);
+					     (p->space ? atomic_load(&p->space->nr_faults) : 0)));
+		if (classes)
+			print_class(j, f, p);
+		fprintf(f, "%s%s%s\n", p->managed ? "managed" : "unmanaged", p->reason[0] ? ": " : "", p->reason);
 	}
 	us_mutex_unlock(&j->lock);
 	fclose(f);

@@ -149,7 +149,8 @@ static int create_engine(struct job *j)
 			log_error("the swap engine: %s", strerror(-err));
 		return err;
 	}
-	return devices_create(j);
+	err = tiers_create(j);
+	return err ? err : devices_create(j);
 }
 
 static int start_mm(struct job *j)

@@ -675,12 +675,16 @@ SCHEMA = {
     'ram': {'limit': int, 'resident': int, 'staged': int, 'pool': int, 'metadata': int,
             'peak': int},
     'vmstat': {'*': int},
-    'devices': [{'name': str, 'type': str, 'prio': int, 'size': int, 'used': int, 'peak': int,
-                 'state': str, 'errors': int, 'stored': int, 'compressed': int}],
+    'queue_policy': str,
+    'devices': [{'name': str, 'type': str, 'prio': int, 'tier': str, 'weight': int,
+                 'size': int, 'used': int, 'peak': int, 'state': str, 'errors': int, 'stored': int, 'compressed': int}],
+    'tiers': [{'name': str, 'prio_min': int, 'prio_max': int, 'policy': str, 'devices': int,
+               'size': int, 'used': int}],
     'orders': [{'order': int, 'swpout': int, 'swpout_fallback': int, 'swpin': int,
                 'zswpout': int}],
     'processes': [{'pid': int, 'comm': str, 'managed': bool, 'reason': (str, type(None)),
-                   'resident': int, 'swapped': int, 'faults': int, 'ended': bool}],
+                   'resident': int, 'swapped': int, 'faults': int, 'tiers': (list, type(None)),
+                   'policy': str, 'ended': bool}],
     'faults': {'count': int, 'p50_ns': NUMBER, 'p99_ns': NUMBER, 'max_ns': NUMBER},
     'locks': [{'name': str, 'acquired': int, 'contended': int, 'wait_ns': NUMBER}],
 }
@@ -712,7 +716,8 @@ def check_schema(value, schema=SCHEMA, where='report'):
         check(good, f'{where} is {value!r}')
         if isinstance(value, NUMBER) and not isinstance(value, bool):
             last = where.split('.')[-1]
-            check(value >= 0 or last in ('prio', 'exit'), f'{where} is negative: {value}')
+            check(value >= 0 or last in ('prio', 'prio_min', 'prio_max', 'exit'),
+                  f'{where} is negative: {value}')
 
 
 def check_report(data):

@@ -295,6 +295,49 @@ static void test_set_sends_plain_bytes(void **state)
 	assert_int_equal(verb_set(4, argv), 125);
 }
 
+static void set_sends(struct fake_job *j, const char *word)
+{
+	char *argv[] = {"set", (char *)word, NULL};
+
+	j->last.verb = 0;
+	assert_int_equal(verb_set(2, argv), 0);
+	assert_int_equal(j->last.verb, CTL_SET);
+	assert_int_equal(j->last.arg_bytes, strlen(word));
+	assert_memory_equal(j->last.arg, word, MIN(strlen(word), sizeof(j->last.arg)));
+	if (strlen(word) > sizeof(j->last.arg))
+		assert_memory_equal(j->rest, word + sizeof(j->last.arg),
+				    strlen(word) - sizeof(j->last.arg));
+}
+
+static void test_set_sends_tiers_as_they_are_written(void **state)
+{
+	static const char *const bad[] = {"tier.a=9-5",	 "tier.all=none", "queue-policy=x",
+					  "pid.x.tiers=a", "pid.5.tiers=a,all", "tier.a"};
+	char many[600] = "pid.5.tiers=t0";
+	struct fake_job j;
+
+	start_job(&j, 1, 0, "");
+	set_sends(&j, "queue-policy=weighted");
+	set_sends(&j, "tier.fast=10-20,policy=fill");
+	set_sends(&j, "tier.fast=none");
+	set_sends(&j, "tier.fast=");
+	set_sends(&j, "pid.5.tiers=fast,default");
+	set_sends(&j, "pid.5.policy=default");
+	/* More than what a request holds follows it. */
+	for (unsigned int i = 1; i < MAX_TIERS; i++)
+		snprintf(many + strlen(many), sizeof(many) - strlen(many), ",tier-%u", i);
+	assert_true(strlen(many) > sizeof(j.last.arg));
+	set_sends(&j, many);
+	j.last.verb = 0;
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		char *argv[] = {"set", (char *)bad[i], NULL};
+
+		assert_int_equal(verb_set(2, argv), 125);
+	}
+	assert_int_equal(j.last.verb, 0);
+	stop_job(&j);
+}
+
 static void test_stat_reads_the_document(void **state)
 {
 	static const char doc[] =
@@ -432,6 +475,7 @@ int main(void)
 		T(test_other_names_are_left_alone),
 		T(test_directory_that_others_can_write_is_refused),
 		T(test_set_sends_plain_bytes),
+		T(test_set_sends_tiers_as_they_are_written),
 		T(test_stat_reads_the_document),
 		T(test_progress_comes_before_the_answer),
 		T(test_argument_longer_than_the_request),

@@ -56,6 +56,20 @@ static void test_zram_has_an_optional_size(void **state)
 	assert_int_equal(good("zram:50%")->bytes, AVAILABLE / 2);
 }
 
+static void test_weight_is_a_number_from_1_to_1000(void **state)
+{
+	assert_int_equal(good("zram")->weight, 0);
+	assert_int_equal(good("zram,weight=1")->weight, 1);
+	assert_int_equal(good("file:/a:1G,weight=1000,prio=3")->weight, 1000);
+	assert_int_equal(good("dev:/dev/x,weight=7")->weight, 7);
+	bad("zram,weight=0", "weight '0' at position 13 is not a number from 1 to 1000");
+	bad("zram,weight=1001", "weight '1001' at position 13");
+	bad("zram,weight=-1", "weight '-1'");
+	bad("zram,weight=", "weight ''");
+	bad("zram,weight", "key 'weight' at position 6 needs a value");
+	bad("zram,weight=1,weight=1", "key 'weight' at position 15 is given twice");
+}
+
 static void test_zram_takes_no_path(void **state)
 {
 	bad("zram:/tmp/x", "size '/tmp/x': no digit at position 6");
@@ -217,7 +231,6 @@ static void test_unknown_keys(void **state)
 	bad("zram,foo=1", "unknown key 'foo' at position 6");
 	bad("zram,foo:1", "unknown key 'foo:1' at position 6");
 	bad("file:/a,b:1G", "unknown key 'b:1G' at position 9; in a path write '\\,' for a comma");
-	bad("file:/a,weight=3", "key 'weight' at position 9 is not available in this version");
 }
 
 static void test_keys_of_tests(void **state)
@@ -278,6 +291,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_zram_has_an_optional_size),
+		cmocka_unit_test(test_weight_is_a_number_from_1_to_1000),
 		cmocka_unit_test(test_zram_takes_no_path),
 		cmocka_unit_test(test_size_errors_name_the_position_in_the_spec),
 		cmocka_unit_test(test_file_size_is_the_last_field_that_reads_as_one),

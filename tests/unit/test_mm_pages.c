@@ -86,6 +86,23 @@ static struct fake *fork_child(struct world *w, struct fake *f)
 	return c;
 }
 
+static void test_child_may_use_what_its_parent_may_when_it_forks(void **state)
+{
+	struct world *w = world_on_ram(2);
+	struct fake *f = fake_create(w), *first, *second;
+
+	(void)state;
+	fake_map(f, 0, 4);
+	first = fork_child(w, f);
+	atomic_store(&f->s->swap_class, 3);
+	second = fork_child(w, f);
+	atomic_store(&f->s->swap_class, 5);
+	assert_int_equal(first->s->swap_class, 0);
+	assert_int_equal(second->s->swap_class, 3);
+	assert_int_equal(f->s->swap_class, 5);
+	world_destroy(w);
+}
+
 /* Swap wants the slots: what only resident pages name goes, at any moment, and nothing is lost. */
 static void test_copy_that_was_given_up_is_written_anew(void **state)
 {
@@ -761,6 +778,7 @@ int main(void)
 		cmocka_unit_test(test_move_refuses_a_folio_over_two_mappings),
 		cmocka_unit_test(test_move_learns_the_mode_of_a_mapping),
 		cmocka_unit_test(test_pinned_page_stays),
+		cmocka_unit_test(test_child_may_use_what_its_parent_may_when_it_forks),
 		cmocka_unit_test(test_once_forked_page_leaves),
 		cmocka_unit_test(test_gate_refuses_move_and_nothing_changes),
 		cmocka_unit_test(test_page_that_the_kernel_took_becomes_none),
