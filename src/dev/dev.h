@@ -133,8 +133,15 @@ int dev_io_sync(struct dev *d, enum dev_op op, uint32_t slot, uint32_t nr_pages,
 
 enum dev_codec { CODEC_LZ4, CODEC_ZSTD };
 
+/* A limit that several zram devices have together. All atomic; it outlives them. */
+struct zram_group {
+	_Atomic uint64_t mem_limit; /* bytes; 0: none */
+	_Atomic uint64_t used;	    /* theirs, kept by them */
+};
+
 struct zram_config {
 	uint64_t bytes; /* uncompressed size, as zram's disksize */
+	struct zram_group *group; /* NULL: none; else its limit holds as well as mem_limit_bytes */
 	enum dev_codec codec;
 	/*
 	 * Most memory that its content may take; 0: no limit. A write that finds it reached fails

@@ -47,6 +47,8 @@ struct zram {
 	struct dev_slot_map table_touched; /* a bit a page of the table */
 	_Atomic uint64_t table_pages;
 	_Atomic uint64_t mem_limit; /* bytes; 0: none */
+	struct zram_group *group;
+	_Atomic uint64_t counted; /* of our memory, in group->used */
 };
 
 /* Progress of one write. */
@@ -72,12 +74,43 @@ static uint64_t zram_memory_bytes(struct dev *d)
 	return all > tables ? all - tables : 0;
 }
 
+/*
+ * Tells the group what our memory is now. Whoever takes the old figure out of `counted` takes it out
+ * of the sum, so the sum is that of all `counted`, whatever the order.
+ */
+static void count_memory(struct zram *z)
+{
+	uint64_t now, old;
+
+	if (!z->group)
+		return;
+	now = zram_memory_bytes(&z->d);
+	old = atomic_exchange(&z->counted, now);
+	if (now != old)
+		atomic_fetch_add(&z->group->used, now - old);
+}
+
+/* What `used` may still grow by, with `excess` more than the limit allows. */
+static uint64_t room_below(uint64_t limit, uint64_t excess, uint64_t used)
+{
+	return limit ? limit + excess - MIN(limit + excess, used) : UINT64_MAX;
+}
+
+static uint64_t memory_room(struct zram *z, uint64_t excess)
+{
+	struct zram_group *g = z->group;
+	uint64_t room = room_below(atomic_load_explicit(&z->mem_limit, memory_order_relaxed), excess,
+				   zram_memory_bytes(&z->d));
+
+	if (g)
+		room = MIN(room, room_below(atomic_load_explicit(&g->mem_limit, memory_order_relaxed),
+					    excess, atomic_load(&g->used)));
+	return room;
+}
+
 static uint64_t zram_memory_room(struct dev *d)
 {
-	uint64_t limit = atomic_load_explicit(&to_zram(d)->mem_limit, memory_order_relaxed);
-	uint64_t used = zram_memory_bytes(d);
-
-	return limit ? limit - MIN(limit, used) : UINT64_MAX;
+	return memory_room(to_zram(d), 0);
 }
 
 static size_t head_bytes(uint32_t nr_pages)
@@ -118,6 +151,7 @@ static void zram_free_slots(struct dev *d, uint32_t slot, uint32_t nr)
 		object_put(z, handle, n);
 		atomic_fetch_sub_explicit(&d->stored_pages, n, memory_order_relaxed);
 	}
+	count_memory(z);
 }
 
 /* ---- writing ---- */
@@ -190,11 +224,10 @@ static int zram_write(struct zram *z, struct dev_io *io)
 		/* Half noise is probably all noise: do not store most of it to find out. */
 		.may_raw = io->flags & DEV_IO_LAST ? chunks : chunks / 2,
 	};
-	uint64_t limit = atomic_load_explicit(&z->mem_limit, memory_order_relaxed);
 	int r = 0;
 
 	zram_free_slots(&z->d, io->slot, io->nr_pages);
-	if (limit && zram_memory_bytes(&z->d) >= limit)
+	if (!memory_room(z, 0))
 		return -ENOMEM;
 	s.ctx = codec_get(&z->codec);
 	for (uint32_t at = 0; at < io->nr_pages && !r; at += CHUNK_PAGES)
@@ -205,6 +238,7 @@ static int zram_write(struct zram *z, struct dev_io *io)
 		zram_free_slots(&z->d, io->slot, io->nr_pages);
 	else
 		io->stored_bytes = (uint32_t)s.stored;
+	count_memory(z);
 	return r;
 }
 
@@ -415,12 +449,11 @@ static int zram_copy_slots(struct dev *d, uint32_t from, uint32_t to, uint32_t n
 {
 	struct zram *z = to_zram(d);
 	struct copy c = {.from = from, .to = to, .nr = nr};
-	uint64_t limit = atomic_load_explicit(&z->mem_limit, memory_order_relaxed);
 	int r = 0;
 
 	if (!ranges_valid(z, &c))
 		return -EINVAL;
-	if (limit && zram_memory_bytes(d) >= limit + COPY_EXCESS_BYTES)
+	if (!memory_room(z, COPY_EXCESS_BYTES))
 		return -ENOMEM;
 	/* A target that is set was copied with an earlier slot of its object. */
 	for (uint32_t i = 0; i < nr && !r; i++)
@@ -428,6 +461,7 @@ static int zram_copy_slots(struct dev *d, uint32_t from, uint32_t to, uint32_t n
 			r = copy_object(z, &c, from + i);
 	if (r)
 		zram_free_slots(d, to, nr);
+	count_memory(z);
 	return r;
 }
 
@@ -483,6 +517,8 @@ static void zram_destroy(struct dev *d)
 {
 	struct zram *z = to_zram(d);
 
+	if (z->group)
+		atomic_fetch_sub(&z->group->used, atomic_load(&z->counted));
 	zpool_destroy(z->pool);
 	codec_pool_deinit(&z->codec);
 	mem_release(z->table, table_bytes(z));
@@ -569,6 +605,7 @@ struct dev *dev_zram_create(const struct zram_config *cfg, int *err)
 	z->d.max_slots = (uint32_t)slots;
 	atomic_init(&z->d.nr_slots, (uint32_t)slots);
 	atomic_init(&z->mem_limit, cfg->mem_limit_bytes);
+	z->group = cfg->group;
 	*err = codec_pool_init(&z->codec, cfg->codec, cfg->level);
 	if (!*err)
 		*err = dev_slot_map_init(&z->table_touched,

@@ -12,8 +12,6 @@
 #include "base/log.h"
 #include "super/job.h"
 
-LOCK_CLASS(devices_class, "job_devices", RANK_JOB + 1);
-
 #define DEFAULT_DIR "/var/tmp"
 #define DEFAULT_ZRAM_PRIO 100
 #define DEFAULT_FILE_PRIO 10
@@ -58,10 +56,7 @@ void devices_set_limits(struct job *j, uint64_t ram_bytes, const char *leaving)
 {
 	uint64_t limit = pool_limit(ram_bytes, has_overflow(j, leaving));
 
-	us_mutex_lock(&j->devices_lock);
-	for (unsigned int i = 0; i < j->nr_zrams; i++)
-		dev_zram_set_mem_limit(j->zrams[i].zram, limit);
-	us_mutex_unlock(&j->devices_lock);
+	atomic_store(&j->zram_group.mem_limit, limit);
 }
 
 uint64_t devices_least_ram(struct job *j)
@@ -77,19 +72,19 @@ uint64_t devices_least_ram(struct job *j)
 /* A device that is open and not in use yet. */
 struct opened {
 	struct dev *dev;  /* as swap sees it */
-	struct dev *zram; /* NULL: it is none */
 	bool created;	  /* a file that is to be kept, which was not there before */
 };
 
-static int open_zram(const struct swap_spec *sp, uint64_t ram_bytes, struct opened *o)
+static int open_zram(struct job *j, const struct swap_spec *sp, uint64_t ram_bytes,
+		     struct opened *o)
 {
 	struct zram_config zc = {.bytes = sp->bytes ? sp->bytes : 4 * ram_bytes,
 				 .codec = sp->codec,
 				 .level = sp->level,
-				 .mem_limit_bytes = pool_limit(ram_bytes, true)};
+				 .group = &j->zram_group};
 	int err = 0;
 
-	o->dev = o->zram = dev_zram_create(&zc, &err);
+	o->dev = dev_zram_create(&zc, &err);
 	return err;
 }
 
@@ -124,14 +119,14 @@ static int open_block(const struct swap_spec *sp, struct opened *o, char *why, s
 }
 
 /* 0, or -errno with a sentence in why. */
-static int open_device(const struct swap_spec *sp, uint64_t ram_bytes, struct opened *o, char *why,
-		       size_t len)
+static int open_device(struct job *j, const struct swap_spec *sp, uint64_t ram_bytes,
+		       struct opened *o, char *why, size_t len)
 {
 	int err;
 
 	*o = (struct opened){0};
 	why[0] = 0;
-	err = sp->type == SWAP_SPEC_ZRAM  ? open_zram(sp, ram_bytes, o)
+	err = sp->type == SWAP_SPEC_ZRAM  ? open_zram(j, sp, ram_bytes, o)
 	      : sp->type == SWAP_SPEC_DEV ? open_block(sp, o, why, len)
 					  : open_file(sp, o, why, len);
 	o->dev = stack_test_devices(o->dev, sp, &err);
@@ -144,24 +139,16 @@ static int open_device(const struct swap_spec *sp, uint64_t ram_bytes, struct op
 	return err;
 }
 
-static void remember_zram(struct job *j, const struct opened *o)
+/* A file of ours is unlinked while it is in use, so its path could be given once more. */
+static bool is_on(struct job *j, const char *path)
 {
-	us_mutex_lock(&j->devices_lock);
-	if (o->zram)
-		j->zrams[j->nr_zrams++] = (struct job_zram){.dev = o->dev, .zram = o->zram};
-	us_mutex_unlock(&j->devices_lock);
-}
+	struct swap_dev_info devs[SWAP_MAX_DEVS];
+	unsigned int n = swap_list_devs(j->swap, devs);
 
-/* From here on nobody changes its limit. */
-static void forget_zram(struct job *j, const struct dev *d)
-{
-	us_mutex_lock(&j->devices_lock);
-	for (unsigned int i = 0; i < j->nr_zrams; i++)
-		if (j->zrams[i].dev == d) {
-			j->zrams[i] = j->zrams[--j->nr_zrams];
-			break;
-		}
-	us_mutex_unlock(&j->devices_lock);
+	for (unsigned int i = 0; i < n; i++)
+		if (strcmp(devs[i].name, path) == 0)
+			return true;
+	return false;
 }
 
 /* Opened, and in use; or nothing has changed. *created: see struct opened. */
@@ -170,19 +157,24 @@ static int add(struct job *j, const struct swap_spec *sp, uint64_t ram_bytes, bo
 {
 	struct swap_on_config cfg = {.prio = sp->prio, .weight = sp->weight};
 	struct opened o;
-	int err = open_device(sp, ram_bytes, &o, why, len);
+	int err;
 
+	if (sp->type != SWAP_SPEC_ZRAM && is_on(j, sp->path)) {
+		snprintf(why, len,
+			 "%s: is a swap device of this job already; name another one, or take it "
+			 "away first (uswap swapoff)", sp->path);
+		return -EEXIST;
+	}
+	err = open_device(j, sp, ram_bytes, &o, why, len);
 	if (err)
 		return err;
 	snprintf(name, name_len, "%s", o.dev->name);
 	*created = o.created;
-	remember_zram(j, &o);
 	err = swap_on(j->swap, o.dev, &cfg);
 	if (!err)
 		return 0;
 	snprintf(why, len, "%s: cannot be used as a swap device: %s", name,
 		 err == -ENOSPC ? "there are 32 already" : strerror(-err));
-	forget_zram(j, o.dev);
 	dev_destroy(o.dev);
 	if (o.created)
 		(void)unlink(sp->path);
@@ -247,7 +239,6 @@ int devices_create(struct job *j)
 {
 	int err = 0, prio;
 
-	us_mutex_init(&j->devices_lock, &devices_class);
 	if (!j->cfg->nr_swaps)
 		err = add_defaults(j);
 	for (unsigned int i = 0; i < j->cfg->nr_swaps && !err; i++)
@@ -369,10 +360,8 @@ int devices_remove(struct job *j, const char *arg,
 	/* What is on the last file may have to go to memory: the larger limit first. */
 	devices_set_limits(j, atomic_load(&j->mm.limit), name);
 	err = swap_off(j->swap, &req, &r, &gone);
-	if (!err) {
-		forget_zram(j, gone);
+	if (!err)
 		dev_destroy(gone);
-	}
 	devices_set_limits(j, atomic_load(&j->mm.limit), NULL);
 	if (r.lost_pages)
 		log_warn("%s: %llu pages could not be read and are lost", name,

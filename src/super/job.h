@@ -80,11 +80,6 @@ struct keeper_table {
 	_Atomic int pidfd[KEEPER_SLOTS]; /* descriptor + 1; 0: free */
 };
 
-struct job_zram {
-	struct dev *dev;  /* as swap knows it: perhaps with a test device above */
-	struct dev *zram;
-};
-
 /* The one swapon or swapoff that may be under way: swapctl.c. */
 struct swapctl {
 	struct us_thread thread;
@@ -109,10 +104,7 @@ struct job {
 	struct swap *swap;
 	_Atomic enum queue_policy queue_policy; /* the job's; POLICY_DEFAULT: none was named */
 	uint8_t command_class;
-	struct us_mutex devices_lock;
-	/* protected by devices_lock */
-	struct job_zram zrams[SUPER_MAX_SWAPS]; /* whose memory limit follows the budget */
-	unsigned int nr_zrams;
+	struct zram_group zram_group; /* what they all take of the budget */
 
 	const char *created[SUPER_MAX_SWAPS]; /* kept files that this job made */
 	unsigned int nr_created;

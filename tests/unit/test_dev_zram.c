@@ -287,6 +287,41 @@ static void test_create_refuses_nonsense(void **state)
 	dev_destroy(NULL);
 }
 
+/* What one has taken the other cannot, and what one gives back either can have. */
+static void test_devices_of_a_group_share_its_limit(void **state)
+{
+	struct zram_group g = {.mem_limit = MIB(1)};
+	struct zram_config cfg = {.bytes = MIB(16), .codec = CODEC_LZ4, .group = &g};
+	struct dev *d[2];
+	struct rng rng;
+	uint32_t n = 0;
+	int err;
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		d[i] = dev_zram_create(&cfg, &err);
+		assert_non_null(d[i]);
+	}
+	/* Half of it noise, so that it compresses to about half. */
+	rng_init(&rng, 7);
+	memset(buf, 0, PAGE_SIZE);
+	for (unsigned int w = 0; w < PAGE_SIZE / 16; w++)
+		((uint64_t *)buf)[w] = rng_next(&rng);
+	do {
+		err = dev_io_sync(d[n & 1], DEV_WRITE, n / 2 + 1, 1, buf);
+	} while (!err && ++n < 4000);
+	assert_int_equal(err, -ENOMEM);
+	assert_int_equal(dev_io_sync(d[0], DEV_WRITE, 3000, 1, buf), -ENOMEM);
+	assert_int_equal(dev_io_sync(d[1], DEV_WRITE, 3000, 1, buf), -ENOMEM);
+	assert_in_range(atomic_load(&g.used), MIB(1), MIB(1) + KIB(64));
+	assert_int_equal(d[0]->ops->memory_room(d[0]), 0);
+	dev_destroy(d[0]);
+	assert_in_range(atomic_load(&g.used), KIB(400), KIB(624));
+	assert_int_equal(dev_io_sync(d[1], DEV_WRITE, 3000, 1, buf), 0);
+	dev_destroy(d[1]);
+	assert_int_equal(atomic_load(&g.used), 0);
+}
+
 static void test_names_count_up(void **state)
 {
 	struct dev *a = zram_new(CODEC_LZ4, MIB(1)), *b = zram_new(CODEC_LZ4, MIB(1));
@@ -497,6 +532,7 @@ int main(void)
 		BOTH(test_stored_bytes_of_an_io_add_up),
 		BOTH(test_slots_that_do_not_exist),
 		cmocka_unit_test(test_create_refuses_nonsense),
+		cmocka_unit_test(test_devices_of_a_group_share_its_limit),
 		cmocka_unit_test(test_names_count_up),
 		BOTH(test_a_tebibyte_costs_nothing_up_front),
 		cmocka_unit_test(test_tables_cost_five_bytes_a_slot),

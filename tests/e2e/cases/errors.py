@@ -166,6 +166,14 @@ def soft_limits_are_the_commands(t):
 
 
 @case()
+def one_device_given_twice(t):
+    """The file of a device is unlinked while it is in use, so its path seems to be free."""
+    path = os.path.join(t.swap_dir, 'twice')
+    expect_refusal(t, ['run', '--swap', f'file:{path}:64M', '--swap', f'file:{path}:32M', *GO],
+                   [path, 'already', 'another'])
+
+
+@case()
 def file_exists(t):
     """What is there stays as it is; with force it is used."""
     path = t.write('swap/precious', 'the only copy\n')
