@@ -43,6 +43,7 @@ struct entry {
 	uint32_t chain; /* next in the bucket and ENTRY_INDEXED; next free; next piece */
 	uint8_t kind : 3;
 	uint8_t dev : 5;
+	uint8_t : 0; /* what follows is constant, and read while the two above are written */
 	uint8_t order : 4;
 	uint8_t class : 4; /* swap_class() */
 	_Atomic uint16_t kept; /* of the references: resident pages whose older copy this is */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The queue of devices as folios see it that are written out: peers, tiers, classes, policies. */
 #include "swap/swapoff.h"
+#include "swap/worker.h"
 #include "test_swap_util.h"
 
 static int off(struct swap *s, struct tdev *t)
@@ -37,8 +38,9 @@ static int64_t store_as(struct swap *s, unsigned int class, swp_t *e, unsigned i
 		assert_int_equal(swap_new(s, order, class, &e[i], &mem), 0);
 		key_fill(&k, mem);
 		assert_int_equal(swap_seal(s, e[i], &out), SWAP_SEALED_CACHED);
-		if (i % 256 == 255 || i == n - 1)
-			while ((r = swap_writeout(s, 256ull << order)) > 0)
+		/* 1 or 2 MiB at a time: the cache is small. */
+		if (!((i + 1) % MAX(256u >> order, 1u)) || i == n - 1)
+			while ((r = swap_writeout(s, MAX(256ull, 1ull << order))) > 0)
 				all += r;
 	}
 	return all;
@@ -78,22 +80,24 @@ static void test_eight_peers_are_used_alike(void **state)
 {
 	struct swap *s = test_swap(MIB(4));
 	struct tdev *t[8];
-	static swp_t e[12 * 8 * 512 + 100];
-	unsigned int n = ARRAY_SIZE(e);
-	uint32_t least = UINT32_MAX, most = 0;
+	static swp_t e[2000];
+	uint64_t least = UINT64_MAX, most = 0;
 
 	(void)state;
 	for (int i = 0; i < 8; i++) {
 		t[i] = tdev_create(16384, 0, false);
 		test_swap_on(s, t[i], -1);
 	}
-	assert_int_equal(store_as(s, 0, e, n, 0, 0), n);
-	for (int i = 0; i < 8; i++) {
-		least = MIN(least, tdev_nr_present(t[i]));
-		most = MAX(most, tdev_nr_present(t[i]));
+	/* 78 turns each: each CPU may have one under way. */
+	for (unsigned int round = 0; round < 10; round++) {
+		assert_int_equal(store_as(s, 0, e, 2000, 4, round * 2000), 32000);
+		put_all(s, e, 2000);
 	}
-	assert_true(most * 1000ull <= least * 1049ull);
-	put_all(s, e, n);
+	for (int i = 0; i < 8; i++) {
+		least = MIN(least, t[i]->nr_writes);
+		most = MAX(most, t[i]->nr_writes);
+	}
+	assert_true(most * 1000 <= least * 1049);
 	end(s);
 }
 
@@ -157,6 +161,8 @@ static void test_large_folio_is_split_rather_than_sent_down(void **state)
 		swap_put(s, e[i], 1);
 	assert_int_equal(store_as(s, 0, &f, 1, 6, 10000), 64);
 	assert_int_equal(test_kind(s, f), ENTRY_SPLIT);
+	/* The worker makes a run for the next one: what it moves is there twice for a while. */
+	worker_settle(s);
 	assert_int_equal(tdev_nr_present(high), 1020 + 64);
 	assert_int_equal(tdev_nr_present(low), 0);
 	swap_put(s, f, 1);
@@ -291,7 +297,7 @@ static void test_policies_change_while_folios_are_there(void **state)
 	assert_true(class > 0);
 	assert_int_equal(store_as(s, (unsigned int)class, e + n, 1600, 0, n), 1600);
 	n += 1600;
-	assert_true(tdev_nr_present(t[1]) >= 512 && tdev_nr_present(t[2]) >= 512);
+	assert_true(tdev_nr_present(t[1]) && tdev_nr_present(t[2]));
 	for (unsigned int p = POLICY_QUEUE; p < NR_POLICIES; p++) {
 		if (p == POLICY_FILL || p == POLICY_QUEUE)
 			continue;
