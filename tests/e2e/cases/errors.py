@@ -294,7 +294,7 @@ def bad_set(t):
     run.wait_for_output('up')
     for words, patterns in ((['ram=abc'], ['ram', 'abc']), (['ram='], ['ram']),
                             (['ram=1M'], ['minimum', '16 ?M']), (['colour=red'], ['colour']),
-                            (['ram'], ['KEY=VALUE|VALUE']), ([], ['ram='])):
+                            (['ram'], ['KEY=VALUE|VALUE']), ([], ['KEY=VALUE'])):
         expect_refusal(t, ['set', *words], patterns)
     expect_refusal(t, ['stat', '--job', 'xyz'], ['xyz', 'jobs'])
     expect_refusal(t, ['stat', 'soon'], ['INTERVAL', 'soon'])

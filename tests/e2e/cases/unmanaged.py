@@ -201,7 +201,7 @@ int main(void)
     t.native([program], env=env).expect_status(0)
     run = t.under_uswap([program], ram=64 * MIB, env=env)
     check(run.stdout == b'bad 0\n', f'{run.stdout!r} {run.stderr[-300:]!r}')
-    run.expect_swapped(3000)
+    run.expect_swapped(2000)
 
 
 @case()
@@ -411,7 +411,7 @@ int main(void)
     run.expect_swapped(5000)
 
 
-@case()
+@case(timeout=120)
 def direct_io_that_pins_nothing(t):
     """A file that is open with O_DIRECT on NFS and the like (here: this file system, taken for one)."""
     fs = subprocess.run(['findmnt', '-no', 'FSTYPE', '-T', t.dir], capture_output=True,
