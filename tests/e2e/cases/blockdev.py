@@ -82,7 +82,7 @@ def made_by_mkswap(t):
         t.note(f'swapon not possible: {done.stderr.strip()}')
 
 
-@case(timeout=120)
+@case(timeout=120, soak=True)
 def smaller_than_the_device(t):
     """Nothing behind SIZE, or behind the last page of the header, is written."""
     path = loop(t)
@@ -104,7 +104,7 @@ def smaller_than_the_device(t):
         check(f.read(4096) == mark, 'written behind the last page of the header')
 
 
-@case()
+@case(soak=True)
 def beside_other_devices(t):
     """Below zram, as most would use it."""
     path = loop(t)

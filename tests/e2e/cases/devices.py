@@ -311,7 +311,7 @@ def swap_file_is_private(t):
     check(os.path.exists(os.path.join(t.swap_dir, 'b')), 'keep, but it is gone')
 
 
-@case()
+@case(soak=True)
 def swap_file_taken_away(t):
     """Removed and truncated by somebody while in use: never wrong data."""
     path = os.path.join(t.swap_dir, 'b')

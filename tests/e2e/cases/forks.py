@@ -45,7 +45,7 @@ def freed_and_written_again(t):
     check(len(run.stdout.splitlines()) >= 2, f'{run.stdout!r}')
 
 
-@case(timeout=90)
+@case(timeout=90, soak=True)
 def helper_starts_on_a_busy_machine(t):
     """
     The short-lived parent of a helper may get the CPU late, after the helper is ready. Its end must
@@ -151,7 +151,7 @@ def fork_without_handlers(t):
     run.expect_within_budget()
 
 
-@case(timeout=90)
+@case(timeout=90, soak=True)
 def fork_of_many_threads(t):
     """What the C library does in the child for each thread must not wait for the child's helper."""
     run = t.under_uswap([t.program('forkthreads'), '3000', '150M'], ram=64 * MIB, timeout=80,

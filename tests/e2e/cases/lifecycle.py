@@ -269,7 +269,7 @@ def command_killed_while_children_live(t):
     run.expect_nothing_left(timeout=5)
 
 
-@case(timeout=90)
+@case(timeout=90, soak=True)
 def processes_come_and_go(t):
     """Hundreds of short processes beside one that is being paged: no disturbance, no leak."""
     script = (f'{t.program("fill")} -m 96M -p 8 > {t.path("out")} & '
@@ -326,7 +326,7 @@ echo done; read x
 
 @case(timeout=120)
 def many_short_processes(t):
-    short_processes(t, 3000)
+    short_processes(t, 2000)
 
 
 @case(timeout=600, soak=True)

@@ -100,7 +100,7 @@ print scalar(keys %d), " $hits $bad ", sha256_hex(join "", map { $d{$_} } sort k
 '''
 
 
-@case(timeout=120)
+@case(timeout=120, soak=True)
 def perl(t):
     _, run = t.compare([need('perl'), t.write('work.pl', PERL)], fraction=0.65, pages_out=5000)
     check(run.stdout.startswith(b'80000 80000 0 '), f'{run.stdout!r}')
@@ -119,7 +119,7 @@ puts "#{d.size} #{bad} #{$?.success?} #{Digest::SHA256.hexdigest(d.values.map(&:
 '''
 
 
-@case(timeout=120)
+@case(timeout=120, soak=True)
 def ruby(t):
     """A table of strings, two collections, and a child that changes its copy."""
     _, run = t.compare([need('ruby'), t.write('work.rb', RUBY)], fraction=0.65, pages_out=5000,
@@ -132,7 +132,7 @@ PYTHON_TESTS = ('test_dict', 'test_list', 'test_zlib', 'test_struct', 'test_heap
                 'test_memoryio', 'test_deque', 'test_lzma')
 
 
-@case(timeout=120)
+@case(timeout=120, soak=True)
 def python_tests(t):
     """Its own tests in two thirds of the memory."""
     python = need('python3')
@@ -168,7 +168,7 @@ def mixed_data(t, megabytes):
     return path
 
 
-@case(timeout=120)
+@case(timeout=120, soak=True)
 def xz(t):
     """-9 and back. Its dictionary is hopped over at random."""
     data = mixed_data(t, 2)
@@ -281,7 +281,7 @@ def make_parallel(t):
     t.compare(['make', '-s', '-j2', '-C', t.path('src')], fraction=0.6, pages_out=3000, after=result)
 
 
-@case(timeout=150)
+@case(timeout=150, soak=True)
 def git_repack(t):
     """Deltas among many objects, by two threads; then every object is checked."""
     git = need('git')

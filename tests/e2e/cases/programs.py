@@ -31,7 +31,7 @@ print(len(d), hits, h.hexdigest(), sum(len(v) for v in d.values()))
 '''
 
 
-@case(timeout=150)
+@case(timeout=150, soak=True)
 def python_dict(t):
     """Hundreds of thousands of strings in a dictionary."""
     t.compare([need('python3'), '-c', PYTHON_DICT], fraction=0.65, pages_out=15000)
@@ -58,7 +58,7 @@ if __name__ == "__main__":
 '''
 
 
-@case(timeout=150)
+@case(timeout=150, soak=True)
 def python_multiprocessing(t):
     """Workers made by fork read what they inherited and write their own copies."""
     # README, limits: pages that become private after a fork send no fault that could wait, and
@@ -85,7 +85,7 @@ def text_file(t, megabytes, seed=1):
     return path
 
 
-@case(timeout=180)
+@case(timeout=180, soak=True)
 def sort_with_a_large_buffer(t):
     """A buffer larger than the budget: sort is told that it has the memory."""
     text = text_file(t, 48)

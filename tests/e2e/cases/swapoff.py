@@ -336,7 +336,7 @@ def speed_of_single_pages(t):
     speed(t, '0')
 
 
-@case(timeout=120)
+@case(timeout=120, soak=True)
 def speed_of_64_kib(t):
     speed(t, '4')
 
@@ -376,7 +376,7 @@ for turn in range(8):
 """
 
 
-@case(timeout=150)
+@case(timeout=150, soak=True)
 def python(t):
     """A real program gives the same output while its swap is taken from under it."""
     script = t.write('sort.py', SCRIPT)

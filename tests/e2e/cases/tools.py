@@ -144,7 +144,7 @@ def mimalloc(t):
     preloaded_allocator(t, 'libmimalloc.so.2', 'libmimalloc.so*')
 
 
-@case(timeout=90)
+@case(timeout=90, soak=True)
 def fakeroot(t):
     """A library and a daemon of its own: owners are what they were said to be."""
     need('fakeroot')
@@ -162,7 +162,7 @@ stat -c %u:%g a'''
           f'{run.stdout!r}')
 
 
-@case(timeout=90)
+@case(timeout=90, soak=True)
 def faketime(t):
     """Inside, and around all of uswap: its clock may be a lie, too."""
     need('faketime')
