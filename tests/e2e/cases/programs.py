@@ -215,7 +215,7 @@ def redis(t):
     digest = client.call('DEBUG', 'DIGEST')
     redis_stop(run, client)
     run.sampler.finish()
-    ram = int(run.peak * 0.65) // MIB * MIB
+    ram = int(run.peak * 0.75) // MIB * MIB
 
     def managed(words):
         return t.start(words, ram=ram)
