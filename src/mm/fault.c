@@ -198,7 +198,12 @@ static int64_t fill_folio(struct space *s, struct fill *f)
 	unsigned int nr = 1u << f->order, first, last;
 	int64_t n;
 
-	/* The faulting page first: its thread waits. It is missing, so it bears no marker. */
+	/*
+	 * The faulting page first: its thread waits. It is missing, so it bears no marker. That of a
+	 * fill ahead nobody has touched, so it may.
+	 */
+	if (f->ahead && !skip_guarded(s, f->va, 1))
+		return 0;
 	n = fill_run(s, f, f->va, f->sub, 1);
 	if (n <= 0)
 		return n;

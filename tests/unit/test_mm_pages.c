@@ -160,6 +160,30 @@ static void test_fill_leaves_guard_markers_alone(void **state)
 	world_destroy(w);
 }
 
+/* Nobody has touched what is read ahead, so its first page may be guarded, too. */
+static void test_reading_ahead_leaves_guard_markers_alone(void **state)
+{
+	struct world *w = world_on_ram(0);
+	struct fake *f = fake_create(w);
+	uint64_t before = counted(VMSTAT_swap_ra);
+
+	(void)state;
+	fake_map(f, 0, 64);
+	fake_write_range(f, 0, 64);
+	fake_evict_all(f);
+	world_write_all(w);
+	for (unsigned int page = 4; page < 64; page += 5)
+		fake_guard(f, page, 1);
+	for (unsigned int page = 0; page < 64; page++)
+		if (page % 5 != 4)
+			fake_read(f, page);
+	assert_true(counted(VMSTAT_swap_ra) > before);
+	for (unsigned int page = 4; page < 64; page += 5)
+		assert_true(f->page[page].guard);
+	world_check(w);
+	world_destroy(w);
+}
+
 static struct dev *faulty_ram(struct fault_config cfg)
 {
 	int err;
@@ -773,6 +797,7 @@ int main(void)
 		cmocka_unit_test(test_unchanged_folio_keeps_its_copy),
 		cmocka_unit_test(test_copy_that_was_given_up_is_written_anew),
 		cmocka_unit_test(test_fill_leaves_guard_markers_alone),
+		cmocka_unit_test(test_reading_ahead_leaves_guard_markers_alone),
 		cmocka_unit_test(test_device_error_poisons_that_folio_only),
 		cmocka_unit_test(test_corrupt_copy_poisons_that_folio_only),
 		cmocka_unit_test(test_move_refuses_a_folio_over_two_mappings),

@@ -448,7 +448,7 @@ http {{ access_log off; sendfile off; output_buffers 2 64k; gzip off;
     run.proc.send_signal(3)
     run.wait(20).expect_status(0)
     run.expect_nothing_left()
-    out, back = run.expect_swapped(20000)
+    out, back = run.expect_swapped(10000)
     run.expect_right_content()
     check('uswap: ' not in run.stderr and not re.search('alert|emerg', read_text(t.path('error.log'))),
           f'{run.stderr!r} {tail(read_text(t.path("error.log")))}')
