@@ -72,7 +72,7 @@ for i in range(10):
             hog.wait()
 
 
-@case(timeout=90)
+@case(timeout=90, soak=True)
 def exec_right_after_fork_on_a_busy_machine(t):
     """
     The helper of the forked child may come to speak after that of the program that it has become.
