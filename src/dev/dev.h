@@ -133,22 +133,24 @@ int dev_io_sync(struct dev *d, enum dev_op op, uint32_t slot, uint32_t nr_pages,
 
 enum dev_codec { CODEC_LZ4, CODEC_ZSTD };
 
-/* A limit that several zram devices have together. All atomic; it outlives them. */
+/*
+ * What one or several zram devices may take together. It outlives them; any thread may change the
+ * limit at any time, and what is stored already stays.
+ */
 struct zram_group {
-	_Atomic uint64_t mem_limit; /* bytes; 0: none */
-	_Atomic uint64_t used;	    /* theirs, kept by them */
+	/*
+	 * Most bytes of memory that their content may take; 0: no limit. A write that finds it
+	 * reached fails with -ENOMEM (the kernel's mem_limit). A copy of slots, which is followed by
+	 * a free, does so only at 4 MiB more.
+	 */
+	_Atomic uint64_t mem_limit;
+	_Atomic uint64_t used; /* what they take, kept by them */
 };
 
 struct zram_config {
 	uint64_t bytes; /* uncompressed size, as zram's disksize */
-	struct zram_group *group; /* NULL: none; else its limit holds as well as mem_limit_bytes */
+	struct zram_group *group; /* whose limit it is under; NULL: no limit */
 	enum dev_codec codec;
-	/*
-	 * Most memory that its content may take; 0: no limit. A write that finds it reached fails
-	 * with -ENOMEM (the kernel's mem_limit). A copy of slots, which is followed by a free, does
-	 * so only at 4 MiB more.
-	 */
-	uint64_t mem_limit_bytes;
 	int level; /* zstd: 1..19, 0 = default (3 is zstd's) ; lz4: acceleration, 0 = default */
 };
 /*
@@ -156,8 +158,6 @@ struct zram_config {
  * (15/16 with DEV_IO_LAST) fails with -E2BIG. NULL with *err = -errno.
  */
 struct dev *dev_zram_create(const struct zram_config *cfg, int *err);
-/* Changes the limit of a zram device; what is stored already stays. Any thread. */
-void dev_zram_set_mem_limit(struct dev *d, uint64_t bytes);
 
 /*
  * When a device is told that content is no longer needed. ONCE: all of it at the start. PAGES: what

@@ -46,7 +46,6 @@ struct zram {
 	uint32_t *table; /* handles; 0 = nothing stored */
 	struct dev_slot_map table_touched; /* a bit a page of the table */
 	_Atomic uint64_t table_pages;
-	_Atomic uint64_t mem_limit; /* bytes; 0: none */
 	struct zram_group *group;
 	_Atomic uint64_t counted; /* of our memory, in group->used */
 };
@@ -90,22 +89,13 @@ static void count_memory(struct zram *z)
 		atomic_fetch_add(&z->group->used, now - old);
 }
 
-/* What `used` may still grow by, with `excess` more than the limit allows. */
-static uint64_t room_below(uint64_t limit, uint64_t excess, uint64_t used)
-{
-	return limit ? limit + excess - MIN(limit + excess, used) : UINT64_MAX;
-}
-
-static uint64_t memory_room(struct zram *z, uint64_t excess)
+/* What the group may still grow by, with `excess` more than its limit allows. */
+static uint64_t memory_room(const struct zram *z, uint64_t excess)
 {
 	struct zram_group *g = z->group;
-	uint64_t room = room_below(atomic_load_explicit(&z->mem_limit, memory_order_relaxed), excess,
-				   zram_memory_bytes(&z->d));
+	uint64_t limit = g ? atomic_load_explicit(&g->mem_limit, memory_order_relaxed) : 0;
 
-	if (g)
-		room = MIN(room, room_below(atomic_load_explicit(&g->mem_limit, memory_order_relaxed),
-					    excess, atomic_load(&g->used)));
-	return room;
+	return limit ? limit + excess - MIN(limit + excess, atomic_load(&g->used)) : UINT64_MAX;
 }
 
 static uint64_t zram_memory_room(struct dev *d)
@@ -138,6 +128,7 @@ static void zram_free_slots(struct dev *d, uint32_t slot, uint32_t nr)
 {
 	struct zram *z = to_zram(d);
 	uint32_t end = slot + nr;
+	bool freed = false;
 
 	while (slot < end) {
 		uint32_t handle = z->table[slot], n = 0;
@@ -150,8 +141,11 @@ static void zram_free_slots(struct dev *d, uint32_t slot, uint32_t nr)
 			z->table[slot] = 0;
 		object_put(z, handle, n);
 		atomic_fetch_sub_explicit(&d->stored_pages, n, memory_order_relaxed);
+		freed = true;
 	}
-	count_memory(z);
+	/* A write begins with a free, mostly of nothing. */
+	if (freed)
+		count_memory(z);
 }
 
 /* ---- writing ---- */
@@ -539,11 +533,6 @@ static const struct dev_ops zram_ops = {
 	.destroy = zram_destroy,
 };
 
-void dev_zram_set_mem_limit(struct dev *d, uint64_t bytes)
-{
-	atomic_store_explicit(&to_zram(d)->mem_limit, bytes, memory_order_relaxed);
-}
-
 void *dev_zram_object(struct dev *d, uint32_t slot, size_t *bytes)
 {
 	struct zram *z = to_zram(d);
@@ -604,7 +593,6 @@ struct dev *dev_zram_create(const struct zram_config *cfg, int *err)
 	z->d.ops = &zram_ops;
 	z->d.max_slots = (uint32_t)slots;
 	atomic_init(&z->d.nr_slots, (uint32_t)slots);
-	atomic_init(&z->mem_limit, cfg->mem_limit_bytes);
 	z->group = cfg->group;
 	*err = codec_pool_init(&z->codec, cfg->codec, cfg->level);
 	if (!*err)

@@ -14,9 +14,9 @@
 
 static char *buf, *out; /* MAX_FOLIO_PAGES each */
 
-static struct dev *zram_new(void **state, uint64_t limit)
+static struct dev *zram_new(void **state, struct zram_group *group)
 {
-	struct zram_config cfg = {.bytes = (uint64_t)NR_SLOTS << PAGE_SHIFT, .mem_limit_bytes = limit,
+	struct zram_config cfg = {.bytes = (uint64_t)NR_SLOTS << PAGE_SHIFT, .group = group,
 				  .codec = *state ? CODEC_ZSTD : CODEC_LZ4};
 	int err = 1;
 	struct dev *d = dev_zram_create(&cfg, &err);
@@ -56,7 +56,7 @@ static void expect_empty(struct dev *d)
 
 static void test_every_length_is_copied(void **state)
 {
-	struct dev *d = zram_new(state, 0);
+	struct dev *d = zram_new(state, NULL);
 
 	for (uint32_t nr = 1; nr <= 512; nr += nr < 40 ? 1 : 59) {
 		uint64_t bytes;
@@ -84,7 +84,7 @@ static void test_every_length_is_copied(void **state)
 
 static void test_raw_parts_are_copied(void **state)
 {
-	struct dev *d = zram_new(state, 0);
+	struct dev *d = zram_new(state, NULL);
 
 	pages_fill(buf, 512, 3);
 	pages_fill_noise(buf + 64 * PAGE_SIZE, 20, 9, 1.0);
@@ -105,7 +105,7 @@ static void test_raw_parts_are_copied(void **state)
 
 static void test_holes_stay_holes(void **state)
 {
-	struct dev *d = zram_new(state, 0);
+	struct dev *d = zram_new(state, NULL);
 	uint64_t bytes;
 
 	write_pages(d, 100, 48, 7);
@@ -136,7 +136,7 @@ static void test_holes_stay_holes(void **state)
 /* A copy of a part must not take the memory of the whole. */
 static void test_parts_of_an_object_become_small_ones(void **state)
 {
-	struct dev *d = zram_new(state, 0);
+	struct dev *d = zram_new(state, NULL);
 	uint64_t bytes;
 
 	write_pages(d, 100, 16, 8);
@@ -159,7 +159,7 @@ static void test_parts_of_an_object_become_small_ones(void **state)
 
 static void test_wrong_ranges_are_refused(void **state)
 {
-	struct dev *d = zram_new(state, 0);
+	struct dev *d = zram_new(state, NULL);
 
 	write_pages(d, 100, 20, 1);
 	write_pages(d, 500, 1, 2);
@@ -181,7 +181,7 @@ static void test_wrong_ranges_are_refused(void **state)
 
 static void test_damaged_object_leaves_no_half_copy(void **state)
 {
-	struct dev *d = zram_new(state, 0);
+	struct dev *d = zram_new(state, NULL);
 	unsigned char *object;
 	uint64_t bytes;
 	size_t len;
@@ -205,7 +205,8 @@ static void test_damaged_object_leaves_no_half_copy(void **state)
 /* At the limit writes fail; a copy may exceed it by 4 MiB and what one copy takes, and no more. */
 static void test_copies_exceed_the_limit_a_little(void **state)
 {
-	struct dev *d = zram_new(state, 0);
+	struct zram_group g = {.mem_limit = 0};
+	struct dev *d = zram_new(state, &g);
 	uint64_t limit;
 	uint32_t to = 1024;
 	int r = 0;
@@ -213,7 +214,7 @@ static void test_copies_exceed_the_limit_a_little(void **state)
 	pages_fill(buf, 512, 1);
 	assert_int_equal(dev_io_sync(d, DEV_WRITE, 512, 512, buf), 0);
 	limit = d->ops->memory_bytes(d);
-	dev_zram_set_mem_limit(d, limit);
+	atomic_store(&g.mem_limit, limit);
 	assert_int_equal(dev_io_sync(d, DEV_WRITE, 1024, 512, buf), -ENOMEM);
 	for (; to + 512 <= NR_SLOTS && !r; to += 512)
 		r = copy(d, 512, to, 512);
@@ -290,7 +291,7 @@ static void copier_thread(void *arg)
 
 static void test_readers_are_not_disturbed(void **state)
 {
-	struct race r = {.d = zram_new(state, 0)};
+	struct race r = {.d = zram_new(state, NULL)};
 	struct us_thread readers[NR_READERS], copiers[2];
 	struct copier_arg arg[2] = {{&r, 2000}, {&r, 3000}};
 
@@ -346,7 +347,7 @@ static void owner_thread(void *arg)
 
 static void test_owners_of_one_object_move_apart(void **state)
 {
-	struct dev *d = zram_new(state, 0);
+	struct dev *d = zram_new(state, NULL);
 	struct owner o[2] = {{.d = d, .parity = 0}, {.d = d, .parity = 1}};
 	struct us_thread t[2];
 
@@ -369,7 +370,7 @@ static void test_random_histories(void **state)
 {
 	enum { N = 512 };
 	static uint64_t seed[N], page[N]; /* seed 0: nothing */
-	struct dev *d = zram_new(state, 0);
+	struct dev *d = zram_new(state, NULL);
 	struct rng r;
 	uint32_t copies = 0;
 
