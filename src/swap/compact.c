@@ -31,13 +31,6 @@ static bool is_wasteful(struct swap_dev *sd)
 	return d->ops->memory_bytes(d) > stored + stored / WASTE_SHARE + WASTE_BYTES;
 }
 
-static bool claim(void *host, uint32_t owner)
-{
-	struct swap *s = host;
-
-	return entry_try_get(entry_of(&s->table, owner));
-}
-
 /* Folios in pieces are left: their owner's slots are found once for each piece. */
 static bool is_sparse(struct swap *s, unsigned int dev, swp_t e)
 {
@@ -75,8 +68,8 @@ static bool find(struct swap *s, unsigned int dev, struct found *f)
 
 	for (int round = 0; round < COMPACT_ROUNDS && f->pages < COMPACT_PAGES &&
 			    f->nr + COMPACT_OWNERS <= MOVE_FOLIOS; round++) {
-		unsigned int n = clusters_collect(&sd->clusters, &sd->compact.cursor, claim, s,
-						  owner, COMPACT_OWNERS);
+		unsigned int n = clusters_collect(&sd->clusters, &sd->compact.cursor, entry_claim,
+						  &s->table, owner, COMPACT_OWNERS);
 
 		if (!n) {
 			sd->compact.cursor = 0;

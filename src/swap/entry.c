@@ -115,6 +115,11 @@ bool entry_try_get(struct entry *p)
 	return true;
 }
 
+bool entry_claim(void *host, uint32_t owner)
+{
+	return entry_try_get(entry_of(host, owner));
+}
+
 void entry_assert_live(const struct entry_table *t, swp_t e)
 {
 	if (unlikely(e == 0 || e >= atomic_load_explicit(&t->next_unused, memory_order_relaxed)))

@@ -86,6 +86,8 @@ void entry_free(struct entry_table *t, swp_t e);
 
 /* One more reference, unless e is dying. Safe only where e cannot be reused meanwhile. */
 bool entry_try_get(struct entry *p);
+/* The same for clusters_collect(): the owner is not freed while it is called. host: the table. */
+bool entry_claim(void *host, uint32_t owner);
 
 /* Aborts with a message when e cannot be a live entry. */
 void entry_assert_live(const struct entry_table *t, swp_t e);

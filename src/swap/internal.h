@@ -258,6 +258,11 @@ void split_load(struct swap_load *l, swp_t first);
 /* Frees the pieces and their slots. */
 void split_free(struct swap *s, swp_t first);
 
+/* ---- swapon.c ---- */
+
+/* What swap_on() made for the slots of a device; takes one that has none, all zeros. */
+void swap_dev_deinit_slots(struct swap_dev *sd);
+
 /* ---- place.c ---- */
 
 /* False while nothing should be written to it. In devs_gate, or with slots on it. */

@@ -93,8 +93,7 @@ void swap_destroy(struct swap *s)
 #endif
 	for (uint32_t i = 0; i < MAX_DEVS; i++) {
 		dev_destroy(s->devs[i].dev);
-		clusters_deinit(&s->devs[i].clusters);
-		relocate_dev_deinit(&s->devs[i].relocate);
+		swap_dev_deinit_slots(&s->devs[i]);
 		gate_deinit(&s->devs[i].gate);
 	}
 	gate_deinit(&s->devs_gate);

@@ -116,14 +116,6 @@ static bool has_room(struct off *o)
 
 /* ---- a thread ---- */
 
-/* Under the lock of the clusters, where the slots' owner is not freed: see entry.h. */
-static bool claim(void *host, uint32_t owner)
-{
-	struct swap *s = host;
-
-	return entry_try_get(entry_of(&s->table, owner));
-}
-
 /* Given up: only resident pages name it, so it need not move. We have one reference of our own. */
 static bool was_cached(struct swap *s, swp_t e)
 {
@@ -138,7 +130,8 @@ static bool collect(struct off_worker *w, unsigned int *nr)
 	unsigned int n;
 
 	us_mutex_lock(&o->lock);
-	n = clusters_collect(&o->sd->clusters, &o->cursor, claim, o->s, w->batch, MOVE_FOLIOS);
+	n = clusters_collect(&o->sd->clusters, &o->cursor, entry_claim, &o->s->table, w->batch,
+			     MOVE_FOLIOS);
 	us_mutex_unlock(&o->lock);
 	*nr = 0;
 	for (unsigned int i = 0; i < n; i++) {
@@ -401,8 +394,7 @@ static struct dev *take_out(struct off *o)
 	gate_drain(&o->sd->gate);
 	if (queue_remove(s->queue, o->dev))
 		swap_bug("device %u is not off in the queue", o->dev);
-	clusters_deinit(&o->sd->clusters);
-	relocate_dev_deinit(&o->sd->relocate);
+	swap_dev_deinit_slots(o->sd);
 	o->sd->dev = NULL;
 	us_mutex_lock(&s->devs_lock);
 	atomic_store(&o->sd->state, DEV_NONE);

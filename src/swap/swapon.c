@@ -88,7 +88,7 @@ static int init_slots(struct swap *s, uint32_t n, struct dev *d)
 	return r;
 }
 
-static void deinit_slots(struct swap_dev *sd)
+void swap_dev_deinit_slots(struct swap_dev *sd)
 {
 	clusters_deinit(&sd->clusters);
 	relocate_dev_deinit(&sd->relocate);
@@ -130,7 +130,7 @@ int swap_on(struct swap *s, struct dev *d, const struct swap_on_config *cfg)
 							   .weight = cfg->weight,
 							   .node = -1});
 		if (err)
-			deinit_slots(sd);
+			swap_dev_deinit_slots(sd);
 	}
 	if (err)
 		sd->dev = NULL;
