@@ -241,26 +241,47 @@ static const struct reclaim_ops mm_reclaim_ops = {
 	.used = mm_used_op, .shrink = mm_shrink, .resume = mm_resume, .out_of_memory = mm_oom};
 
 /*
- * Test mode: everything leaves as fast as it can. Where faults are slow (sanitizers) that may be
- * faster than an instruction can gather its pages: evict_aged leaves it the time.
+ * Test mode: everything leaves as fast as it can, for STORM_NS. An instruction may need several
+ * pages at once, and where faults are slow (sanitizers, a busy machine) a storm takes the first
+ * away before the last has come. So after each one there is calm until programs have got on:
+ * CALM_FAULTS were served, or nobody has asked for a page for IDLE_NS.
  */
+#define STORM_NS (2 * NSEC_PER_MSEC)
+#define IDLE_NS (4 * NSEC_PER_MSEC)
+#define CALM_FAULTS 64
+
+static void await_calm(struct mm *mm)
+{
+	uint64_t first = vmstat_get(VMSTAT_pgfault), last = first, since = clock_now_ns();
+
+	while (!atomic_load(&mm->stop) && last - first < CALM_FAULTS &&
+	       clock_now_ns() - since < IDLE_NS) {
+		uint64_t now;
+
+		clock_sleep_ns(50 * NSEC_PER_USEC);
+		now = vmstat_get(VMSTAT_pgfault);
+		if (now != last) {
+			last = now;
+			since = clock_now_ns();
+		}
+	}
+}
+
 static void evict_all_thread(void *arg)
 {
 	struct mm *mm = arg;
-	uint64_t last = clock_now_ns();
 
 	while (!atomic_load(&mm->stop)) {
-		bool full = false;
-		uint64_t got;
+		uint64_t start = clock_now_ns();
 
-		if (mm_mutants.evict_aged && clock_now_ns() - last > NSEC_PER_MSEC) {
-			last = clock_now_ns();
-			atomic_fetch_add(&mm->gen, 1);
+		while (!atomic_load(&mm->stop) && clock_now_ns() - start < STORM_NS) {
+			bool full = false;
+			uint64_t got = evict_round(mm, STAGING_PAGES, 0, &full);
+
+			(void)swap_writeout(mm->swap, 1u << 20);
+			clock_sleep_ns(got ? 50 * NSEC_PER_USEC : NSEC_PER_MSEC);
 		}
-		got = evict_round(mm, STAGING_PAGES, mm_mutants.evict_aged ? 2 : 0, &full);
-
-		(void)swap_writeout(mm->swap, 1u << 20);
-		clock_sleep_ns(got ? 50 * NSEC_PER_USEC : NSEC_PER_MSEC);
+		await_calm(mm);
 	}
 }
 

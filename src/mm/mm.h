@@ -36,7 +36,6 @@ struct mm_mutants {
 	bool no_whole_vma;	 /* 5: register the first half of a VMA, and do not look again */
 	bool no_populate;	 /* 7 */
 	bool own_staging;	 /* 4: take staging for the program's, where it is in a range */
-	bool evict_aged;	 /* no rule: with evict_all, a page stays for a millisecond first */
 	bool slow_reader;	 /* no rule: reads events late, so that races have time to happen */
 };
 extern struct mm_mutants mm_mutants;

@@ -23,7 +23,6 @@ static const struct {
 	{"no-whole-vma", &mm_mutants.no_whole_vma},
 	{"no-populate", &mm_mutants.no_populate},
 	{"own-staging", &mm_mutants.own_staging},
-	{"evict-aged", &mm_mutants.evict_aged},
 	{"slow-reader", &mm_mutants.slow_reader},
 };
 
