@@ -195,7 +195,7 @@ int ctl_start(struct job *j)
 {
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
 
-	snprintf(a.sun_path, sizeof(a.sun_path), "%.80s/ctl", j->rundir);
+	snprintf(a.sun_path, sizeof(a.sun_path), "%.*s/ctl", RUNDIR_MAX, j->rundir);
 	j->ctl_listen = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (j->ctl_listen < 0)
 		return -errno;

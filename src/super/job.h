@@ -32,6 +32,7 @@
 #include "swap/swapoff.h"
 
 #define REASON_BYTES 96
+#define RUNDIR_MAX 85 /* bytes: with a name behind it, it is the address of a socket */
 #define MAX_PROCS 16384
 #define MAX_ENDED_REPORTED 1000
 
@@ -109,7 +110,7 @@ struct job {
 	const char *created[SUPER_MAX_SWAPS]; /* kept files that this job made */
 	unsigned int nr_created;
 	char agent_path[4096];
-	char rundir[200], socket_path[100];
+	char rundir[200], socket_path[RUNDIR_MAX + 16];
 	int agent_listen[2]; /* by path, and abstract */
 	int ctl_listen;
 	int epoll_fd, signal_fd, timer_fd;

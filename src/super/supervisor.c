@@ -54,12 +54,18 @@ static int make_rundir(struct job *j)
 	char top[160];
 
 	super_rundir(top, sizeof(top));
+	if (strlen(top) + 1 + strlen(j->id) > RUNDIR_MAX) {
+		log_error("%s: too long for the address of a socket; set XDG_RUNTIME_DIR to a "
+			  "directory of at most %zu bytes",
+			  top, RUNDIR_MAX - 1 - strlen(j->id) - strlen("/uswap"));
+		return -ENAMETOOLONG;
+	}
 	if (mkdir(top, 0711) != 0 && errno != EEXIST)
 		goto fail;
-	snprintf(j->rundir, sizeof(j->rundir), "%.140s/%s", top, j->id);
+	snprintf(j->rundir, sizeof(j->rundir), "%.*s/%s", RUNDIR_MAX, top, j->id);
 	if (mkdir(j->rundir, 0711) != 0 && errno != EEXIST)
 		goto fail;
-	snprintf(j->socket_path, sizeof(j->socket_path), "%.85s/agent", j->rundir);
+	snprintf(j->socket_path, sizeof(j->socket_path), "%.*s/agent", RUNDIR_MAX, j->rundir);
 	return 0;
 fail:
 	log_error("%s: %s; set XDG_RUNTIME_DIR to a directory that can be written", top,

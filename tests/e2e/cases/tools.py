@@ -624,6 +624,15 @@ def unprivileged_user(t):
     run.expect_right_content()
     check(os.listdir(t.path('runtime')) in ([], ['uswap']), f'{os.listdir(t.path("runtime"))}')
 
+    # Its sockets would have an address that is cut off.
+    long = t.path('x' * 60)
+    os.makedirs(long)
+    os.chown(long, 65534, 65534)
+    run = t.start(words, ram=64 * MIB, binary=binary, prefix=as_user(t, '660'),
+                  env=dict(env, XDG_RUNTIME_DIR=long)).wait(30)
+    check(run.status == 125 and 'XDG_RUNTIME_DIR' in run.stderr and 'too long' in run.stderr and
+          not run.stdout and not os.listdir(long), f'{run.status} {run.stderr!r} {run.stdout!r}')
+
 
 # Refuses system calls with EPERM, as the default profile of a container does. ARGV[1]: their numbers.
 REFUSE = '''
