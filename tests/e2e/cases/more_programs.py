@@ -12,7 +12,8 @@ import subprocess
 import threading
 import time
 
-from harness import MIB, Skip, case, check, in_time, need, read_bytes, read_text, tail
+from harness import (MIB, Skip, all_processes, case, check, in_time, need, read_bytes, read_text,
+                     tail)
 
 
 # ---- runtimes that collect garbage ----
@@ -396,6 +397,10 @@ def http_server(t):
 NGINX_PAGES = 6000
 
 
+def children(pid):
+    return {p.pid for p in all_processes().values() if p.ppid == pid}
+
+
 @case(timeout=120)
 def nginx(t):
     """A master and workers of another user, reloaded under load, with everything evicted.
@@ -441,8 +446,14 @@ http {{ access_log off; sendfile off; output_buffers 2 64k; gzip off;
     time.sleep(0.3)
     got = http_load(port, 4, 200, right, NGINX_PAGES)
     check(got == [200] * 4, f'before the reload: {got}')
-    os.kill(int(read_text(t.path('pid'))), 1)
-    time.sleep(0.5)
+    master = int(read_text(t.path('pid')))
+    old = children(master)
+    os.kill(master, 1)
+    # An old worker closes the connections that it still took.
+    end = time.monotonic() + 20
+    while children(master) & old or not children(master):
+        in_time(time.monotonic() < end, 'the old workers do not end')
+        time.sleep(0.05)
     got = http_load(port, 4, 200, right, NGINX_PAGES)
     check(got == [200] * 4, f'after the reload: {got}')
     run.proc.send_signal(3)
