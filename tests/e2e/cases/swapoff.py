@@ -331,7 +331,7 @@ def speed(t, order):
     in_time(min(rates) > 100, f'order {order}: {rates} MiB/s')
 
 
-@case(timeout=120)
+@case(timeout=120, alone=True)
 def speed_of_single_pages(t):
     speed(t, '0')
 
