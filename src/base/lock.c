@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "base/util.h"
 
 #ifndef USWAP_DEBUG
@@ -124,6 +125,19 @@ static bool spin_for(struct us_mutex *l)
 	return false;
 }
 
+static void count_acquired(struct lock_class *cls)
+{
+	unsigned int n = us_this_thread();
+	_Atomic uint64_t *count = &cls->count[MIN(n, LOCK_OWN_COUNTS)].acquired;
+
+	/* Nobody else writes it, so no locked instruction. */
+	if (likely(n < LOCK_OWN_COUNTS))
+		atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + 1,
+				      memory_order_relaxed);
+	else
+		atomic_fetch_add_explicit(count, 1, memory_order_relaxed);
+}
+
 void us_mutex_lock(struct us_mutex *l)
 {
 	order_acquire(l->cls);
@@ -136,7 +150,7 @@ void us_mutex_lock(struct us_mutex *l)
 		atomic_fetch_add_explicit(&l->cls->wait_ns, clock_now_ns() - start,
 					  memory_order_relaxed);
 	}
-	atomic_fetch_add_explicit(&l->cls->acquired, 1, memory_order_relaxed);
+	count_acquired(l->cls);
 }
 
 bool us_mutex_trylock(struct us_mutex *l)
@@ -149,7 +163,7 @@ bool us_mutex_trylock(struct us_mutex *l)
 		abort();
 	held[nr_held++] = l->cls;
 #endif
-	atomic_fetch_add_explicit(&l->cls->acquired, 1, memory_order_relaxed);
+	count_acquired(l->cls);
 	return true;
 }
 

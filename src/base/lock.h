@@ -36,13 +36,21 @@ enum lock_rank {
 	RANK_LOG = 90,	   /* base: log ring */
 };
 
+/* Of a thread with a number below LOCK_OWN_COUNTS, the last one of all others. */
+#define LOCK_OWN_COUNTS 15u
+struct lock_count {
+	_Alignas(64) _Atomic uint64_t acquired;
+};
+
 struct lock_class {
 	const char *name;
 	int rank;
 	bool inherits;		 /* see LOCK_CLASS_INHERITS */
 	struct lock_class *next; /* list of all classes, see lock_class_first() */
-	_Atomic uint64_t acquired, contended, wait_ns;
+	_Atomic uint64_t contended, wait_ns;
 	atomic_bool listed;
+	/* Apart, since threads that share no lock of a class must not share its count either. */
+	struct lock_count count[LOCK_OWN_COUNTS + 1];
 };
 
 #define LOCK_CLASS(var, lock_name, lock_rank)                                                      \
@@ -82,5 +90,15 @@ bool us_cond_timedwait(struct us_cond *c, struct us_mutex *l, uint64_t timeout_n
 
 /* Walks every class that was ever used, for statistics; the list only grows. */
 struct lock_class *lock_class_first(void);
+
+/* How often locks of the class were taken. */
+static inline uint64_t lock_class_acquired(struct lock_class *c)
+{
+	uint64_t n = 0;
+
+	for (unsigned int i = 0; i <= LOCK_OWN_COUNTS; i++)
+		n += atomic_load_explicit(&c->count[i].acquired, memory_order_relaxed);
+	return n;
+}
 
 #endif

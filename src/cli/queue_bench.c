@@ -198,7 +198,7 @@ static struct lock_sums sum_locks(const char *prefix)
 	for (struct lock_class *c = lock_class_first(); c; c = c->next) {
 		if (strncmp(c->name, prefix, strlen(prefix)))
 			continue;
-		s.acquired += atomic_load(&c->acquired);
+		s.acquired += lock_class_acquired(c);
 		s.contended += atomic_load(&c->contended);
 		s.wait_ns += atomic_load(&c->wait_ns);
 	}

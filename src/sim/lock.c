@@ -38,7 +38,7 @@ static void count(_Atomic uint64_t *n, uint64_t add)
 void lock_classes_reset(void)
 {
 	for (struct lock_class *c = lock_class_first(); c; c = c->next) {
-		atomic_store(&c->acquired, 0);
+		atomic_store(&c->count[0].acquired, 0);
 		atomic_store(&c->contended, 0);
 		atomic_store(&c->wait_ns, 0);
 	}
@@ -48,10 +48,10 @@ void lock_classes_result(struct sim_result *r)
 {
 	for (struct lock_class *c = lock_class_first(); c && r->nr_locks < SIM_MAX_CLASSES;
 	     c = c->next) {
-		if (!atomic_load(&c->acquired))
+		if (!lock_class_acquired(c))
 			continue;
 		r->lock[r->nr_locks++] = (struct sim_lock_result){
-			c->name, atomic_load(&c->acquired), atomic_load(&c->contended),
+			c->name, lock_class_acquired(c), atomic_load(&c->contended),
 			atomic_load(&c->wait_ns)};
 	}
 }
@@ -73,7 +73,7 @@ static void now_held(struct vthread *me, struct us_mutex *l)
 		vfail(SIM_LOCKING, "%s:%d: %u locks are held", sim_file, sim_line, MAX_HELD);
 	me->held[me->nr_held++] = l;
 	vmutex_of(l)->owner = me;
-	count(&l->cls->acquired, 1);
+	count(&l->cls->count[0].acquired, 1);
 }
 
 static void not_held(struct vthread *me, struct us_mutex *l)

@@ -206,7 +206,7 @@ static json_t *json_locks(void)
 		json_t *o = json_object();
 
 		json_object_set_new(o, "name", text(c->name));
-		json_object_set_new(o, "acquired", num(c->acquired));
+		json_object_set_new(o, "acquired", num(lock_class_acquired(c)));
 		json_object_set_new(o, "contended", num(c->contended));
 		json_object_set_new(o, "wait_ns", num(c->wait_ns));
 		json_array_append_new(a, o);

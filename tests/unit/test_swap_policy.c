@@ -12,7 +12,7 @@ static uint64_t list_locks(void)
 {
 	for (struct lock_class *c = lock_class_first(); c; c = c->next)
 		if (!strcmp(c->name, "swap_queue_list"))
-			return atomic_load(&c->acquired);
+			return lock_class_acquired(c);
 	return 0;
 }
 
@@ -383,12 +383,12 @@ static void test_ring_policies_take_no_lock(void **state)
 
 		for (c = lock_class_first(); c; c = c->next)
 			if (!strncmp(c->name, "swap_queue", 10))
-				before += c->acquired;
+				before += lock_class_acquired(c);
 		for (int i = 0; i < 4000; i++)
 			assert_in_range(fake_alloc(q, 0), 0, 1);
 		for (c = lock_class_first(); c; c = c->next)
 			if (!strncmp(c->name, "swap_queue", 10))
-				after += c->acquired;
+				after += lock_class_acquired(c);
 		assert_int_equal(before, after);
 		fake_end(q, d, 2);
 	}
