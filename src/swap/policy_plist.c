@@ -2,53 +2,110 @@
 /*
  * The two policies with one list for all, which the ring policies are measured against.
  *
+ * The list is Linux's in its shape, since that is what is measured: doubly linked, sorted by
+ * priority, its links spread over the devices, a cache line each. Moving a device behind its peers
+ * takes it out, goes past all that are left of its priority, and puts it in there. So with eight
+ * equal devices whoever holds the lock waits for nine lines, each where another CPU has written or
+ * read it, and each known only from the one before.
+ *
  * The list holds numbers of devices, not positions, because it outlives layouts. A writer brings
  * it up to date before its layout is published, so a reader of the old layout may find a device
  * there that it does not know, which it passes over, or miss one of its own: then its own
  * set decides.
  */
-#include <string.h>
-
 #include "swap/queue_internal.h"
 
-static int prio_of(struct queue *q, const struct queue_ring *ring, unsigned int at)
+/* ---- the list; all under list_lock ---- */
+
+static unsigned int next_of(const struct plist *l, unsigned int at)
 {
-	return q->devs[ring->list[at]].prio;
+	return atomic_load_explicit(&l->node[at].next, memory_order_relaxed);
 }
 
-/* Puts the number behind all of its priority. */
-static void list_insert(struct queue *q, struct queue_ring *ring, uint8_t number)
+static unsigned int prev_of(const struct plist *l, unsigned int at)
 {
-	unsigned int at = ring->nr_list;
-
-	for (; at && prio_of(q, ring, at - 1) < q->devs[number].prio; at--)
-		ring->list[at] = ring->list[at - 1];
-	ring->list[at] = number;
-	ring->nr_list++;
+	return atomic_load_explicit(&l->node[at].prev, memory_order_relaxed);
 }
 
-static void list_remove(struct queue_ring *ring, unsigned int at)
+static int prio_at(const struct plist *l, unsigned int at)
 {
-	ring->nr_list--;
-	memmove(&ring->list[at], &ring->list[at + 1], ring->nr_list - at);
+	return atomic_load_explicit(&l->node[at].prio, memory_order_relaxed);
+}
+
+static void link_both(struct plist *l, unsigned int before, unsigned int after)
+{
+	atomic_store_explicit(&l->node[before].next, (uint8_t)after, memory_order_relaxed);
+	atomic_store_explicit(&l->node[after].prev, (uint8_t)before, memory_order_relaxed);
+}
+
+static void insert_before(struct plist *l, unsigned int at, unsigned int after)
+{
+	link_both(l, prev_of(l, after), at);
+	link_both(l, at, after);
+}
+
+static void take_out(struct plist *l, unsigned int at)
+{
+	link_both(l, prev_of(l, at), next_of(l, at));
+}
+
+/* The first at or after `at` that is not of that priority. */
+static unsigned int end_of_peers(const struct plist *l, unsigned int at, int prio)
+{
+	while (at != PLIST_HEAD && prio_at(l, at) == prio)
+		at = next_of(l, at);
+	return at;
+}
+
+static void rotate(struct plist *l, unsigned int at)
+{
+	unsigned int next = next_of(l, at);
+	int prio = prio_at(l, at);
+
+	if (next == PLIST_HEAD || prio_at(l, next) != prio)
+		return;
+	take_out(l, at);
+	insert_before(l, at, end_of_peers(l, next, prio));
+}
+
+/* Behind all of its priority. */
+static void add(struct plist *l, unsigned int at, int prio)
+{
+	unsigned int after = next_of(l, PLIST_HEAD);
+
+	while (after != PLIST_HEAD && prio_at(l, after) > prio)
+		after = next_of(l, after);
+	atomic_store_explicit(&l->node[at].prio, prio, memory_order_relaxed);
+	insert_before(l, at, end_of_peers(l, after, prio));
+}
+
+/* ---- rings ---- */
+
+void plist_clear(struct queue *q, struct queue_ring *ring)
+{
+	us_mutex_lock(&ring->list_lock);
+	link_both(&q->plists[ring->index], PLIST_HEAD, PLIST_HEAD);
+	us_mutex_unlock(&ring->list_lock);
 }
 
 static void plist_sync(struct queue *q, struct queue_ring *ring, const uint8_t *numbers,
 		       unsigned int nr)
 {
+	struct plist *l = &q->plists[ring->index];
 	uint64_t wanted = 0, there = 0;
 
-	us_mutex_lock(&ring->list_lock);
 	for (unsigned int i = 0; i < nr; i++)
 		wanted |= 1ull << numbers[i];
-	for (unsigned int i = ring->nr_list; i--;)
-		if (wanted & 1ull << ring->list[i])
-			there |= 1ull << ring->list[i];
+	us_mutex_lock(&ring->list_lock);
+	for (unsigned int at = next_of(l, PLIST_HEAD); at != PLIST_HEAD; at = next_of(l, at)) {
+		if (wanted & 1ull << at)
+			there |= 1ull << at;
 		else
-			list_remove(ring, i);
+			take_out(l, at);
+	}
 	for (unsigned int i = 0; i < nr; i++)
 		if (!(there & 1ull << numbers[i]))
-			list_insert(q, ring, numbers[i]);
+			add(l, numbers[i], q->devs[numbers[i]].prio);
 	us_mutex_unlock(&ring->list_lock);
 }
 
@@ -56,18 +113,17 @@ static void plist_sync(struct queue *q, struct queue_ring *ring, const uint8_t *
 static unsigned int take_first(struct queue_walk *w, uint64_t left)
 {
 	struct queue_ring *ring = w->g->ring;
+	struct plist *l = &w->q->plists[ring->index];
 	unsigned int pos = (unsigned int)__builtin_ctzll(left);
 
 	us_mutex_lock(&ring->list_lock);
-	for (unsigned int i = 0; i < ring->nr_list; i++) {
-		uint8_t number = ring->list[i];
-		unsigned int at = w->l->position[number];
+	for (unsigned int at = next_of(l, PLIST_HEAD); at != PLIST_HEAD; at = next_of(l, at)) {
+		unsigned int here = w->l->position[at];
 
-		if (at == NO_POSITION || !(left & 1ull << at))
+		if (here == NO_POSITION || !(left & 1ull << here))
 			continue;
-		pos = at;
-		list_remove(ring, i);
-		list_insert(w->q, ring, number);
+		pos = here;
+		rotate(l, at);
 		break;
 	}
 	us_mutex_unlock(&ring->list_lock);

@@ -60,10 +60,24 @@ struct queue_ring {
 	unsigned int index; /* in queue.rings, and of the word of each CPU; constant */
 
 	_Alignas(64) _Atomic uint32_t tickets; /* turns that were drawn, of all CPUs */
-	_Alignas(64) struct us_mutex list_lock;
-	/* protected by list_lock: numbers of devices, for the plist policies */
-	uint8_t list[QUEUE_MAX_DEVS];
-	unsigned int nr_list;
+	_Alignas(64) struct us_mutex list_lock; /* of the ring's list, for the plist policies */
+};
+
+/*
+ * A device's place in a list, or the list's head. The links are atomic for the simulation only,
+ * which knows of no other accesses: what makes a list dear is that each link lies in a cache line
+ * that another CPU has written.
+ */
+struct plist_node {
+	/* protected by list_lock: numbers of devices, or PLIST_HEAD */
+	_Alignas(64) _Atomic uint8_t next;
+	_Atomic uint8_t prev;
+	_Atomic int prio; /* constant while it is on the list */
+};
+#define PLIST_HEAD QUEUE_MAX_DEVS
+
+struct plist {
+	struct plist_node node[QUEUE_MAX_DEVS + 1];
 };
 
 struct queue_group {
@@ -129,6 +143,7 @@ struct queue {
 	/* protected by writer_lock */
 	struct queue_layout layouts[2];
 	struct queue_ring rings[MAX_RINGS];
+	struct plist plists[MAX_RINGS]; /* of the ring with that index; only those in use are touched */
 	_Atomic uint32_t nr_rings; /* that were ever used, the first ones; read without the lock */
 	struct tier_table tiers;
 	enum queue_policy policy;
@@ -162,6 +177,9 @@ unsigned int queue_cpu(const struct queue *q);
 
 const struct queue_policy_ops *policy_ops(enum queue_policy policy);
 extern const struct queue_policy_ops policy_plist_shared, policy_plist_percpu;
+
+/* Empties the list of a ring. */
+void plist_clear(struct queue *q, struct queue_ring *ring);
 
 /* ---- queue_layout.c ---- */
 

@@ -47,6 +47,8 @@ static struct queue_ring *ring_get(struct queue *q, enum queue_policy policy, un
 	unused->key = key;
 	unused->serial = serial;
 	unused->used = true;
+	if (policy_ops(policy)->scope == SCOPE_LIST)
+		plist_clear(q, unused);
 	return unused;
 }
 
@@ -63,9 +65,8 @@ static void rings_release(struct queue *q, uint64_t serial)
 				atomic_store_explicit(queue_word(q, cpu, r), 0,
 						      memory_order_relaxed);
 		atomic_store(&r->tickets, 0);
-		us_mutex_lock(&r->list_lock);
-		r->nr_list = 0;
-		us_mutex_unlock(&r->list_lock);
+		if (policy_ops(r->policy)->scope == SCOPE_LIST)
+			plist_clear(q, r);
 		r->used = false;
 	}
 }
@@ -477,9 +478,12 @@ void queue_check(struct queue *q)
 
 uint64_t queue_bytes(struct queue *q)
 {
-	uint64_t rings = atomic_load(&q->nr_rings);
+	uint64_t rings = atomic_load(&q->nr_rings), lists = 0;
 
+	for (uint64_t i = 0; i < rings; i++)
+		lists += policy_ops(q->rings[i].policy)->scope == SCOPE_LIST;
 	/* Of the rings, and of the words of a CPU, only those that were ever used are touched. */
-	return sizeof(struct queue) - (MAX_RINGS - rings) * sizeof(struct queue_ring) +
+	return sizeof(struct queue) - (MAX_RINGS - rings) * sizeof(struct queue_ring) -
+	       (MAX_RINGS - lists) * sizeof(struct plist) +
 	       q->cfg.nr_cpus * align_up(rings * sizeof(uint64_t), PAGE_SIZE);
 }
