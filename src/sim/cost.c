@@ -5,6 +5,10 @@
  * away from all others, one write at a time: that bounds how often all CPUs together can change
  * one word, which is what a shared counter costs.
  *
+ * A plain store does not wait for its line, as CPUs have buffers for them: several are under way at
+ * once, and while others read on. Only what orders memory waits until they are done: read-modify-
+ * write operations, sequentially consistent stores, and giving a lock away.
+ *
  * Not modelled: capacity (a line that a CPU has stays until somebody writes it), bandwidth, and
  * plain accesses, which have no hook.
  */
@@ -126,37 +130,64 @@ void line_give(const volatile void *p, unsigned int cpu)
 	own(line_of(p), cpu);
 }
 
+static void stall(uint64_t ns)
+{
+	vworld.cpus[vworld.cur->cpu].result.stall_ns += ns;
+	time_spend(ns);
+}
+
+void line_drain(void)
+{
+	struct vthread *me = vworld.cur;
+
+	if (me->stores_done_ns > me->now_ns)
+		stall(me->stores_done_ns - me->now_ns);
+}
+
+/* How long the line takes to come, own_ns if it is there. */
+static uint64_t fetch_ns(const struct line *l, unsigned int cpu, enum line_use use, uint64_t own_ns)
+{
+	uint64_t ns = own_ns;
+
+	if (l->writer == NO_CPU)
+		/* The first use of all comes from memory, which is about as far as another group. */
+		ns = vworld.costs.line_far_ns;
+	else if (use == LINE_READ)
+		ns = line_move_ns(l->writer, cpu);
+	else if (!alone(l, cpu))
+		ns = take_away_ns(l, cpu);
+	return MAX(ns, own_ns);
+}
+
 void line_access(const volatile void *p, enum line_use use, uint64_t own_ns)
 {
 	struct vthread *me = vworld.cur;
 	struct line *l = line_of(p);
-	uint64_t start = me->now_ns, ns = own_ns;
+	uint64_t start, ns;
 
 	if (use == LINE_READ && has(l, me->cpu)) {
 		time_spend(own_ns);
 		return;
 	}
-	if (l->writer == NO_CPU) {
-		/* The first use of all comes from memory, which is about as far as another group. */
-		ns = MAX(vworld.costs.line_far_ns, own_ns);
-	} else if (use == LINE_READ) {
-		ns = MAX(line_move_ns(l->writer, me->cpu), own_ns);
-	} else if (!alone(l, me->cpu)) {
-		ns = MAX(take_away_ns(l, me->cpu), own_ns);
-	}
-	if (l->free_at_ns > start)
-		start = l->free_at_ns;
+	if (use == LINE_WRITE)
+		line_drain();
+	ns = fetch_ns(l, me->cpu, use, own_ns);
+	start = MAX(me->now_ns, l->free_at_ns);
 	if (ns != own_ns)
 		vworld.result->line_moves++;
-	if (use == LINE_WRITE) {
-		own(l, me->cpu);
-		l->free_at_ns = start + ns;
-	} else {
+	if (use == LINE_READ) {
 		l->has[me->cpu / 64] |= 1ull << (me->cpu % 64);
 		if (l->writer == NO_CPU)
 			l->writer = me->cpu;
+	} else {
+		own(l, me->cpu);
+		l->free_at_ns = start + ns;
 	}
-	ns += start - me->now_ns;
-	vworld.cpus[me->cpu].result.stall_ns += ns - own_ns;
-	time_spend(ns);
+	if (use == LINE_STORE) {
+		me->stores_done_ns = MAX(me->stores_done_ns, start + ns);
+		time_spend(own_ns);
+		return;
+	}
+	stall(start + ns - own_ns - me->now_ns);
+	time_spend(own_ns);
 }

@@ -155,6 +155,14 @@ static void let_go_on(struct vthread *t)
 	vswitch(t);
 }
 
+static void count_step(void)
+{
+	if (++vworld.steps > vworld.cfg.max_steps)
+		vfail(SIM_LIVELOCK, "no end after %llu steps",
+		      (unsigned long long)vworld.cfg.max_steps);
+	vworld.clock_ns++;
+}
+
 static void next_step(void)
 {
 	struct vthread *cur = vworld.cur;
@@ -165,16 +173,41 @@ static void next_step(void)
 		vswitch(&vworld.outside);
 		return;
 	}
-	if (++vworld.steps > vworld.cfg.max_steps)
-		vfail(SIM_LIVELOCK, "no end after %llu steps",
-		      (unsigned long long)vworld.cfg.max_steps);
-	vworld.clock_ns++;
+	count_step();
 	collect(c, cur);
 	if (!c->nr)
 		deadlock();
 	if (c->nr > 1)
 		i = vworld.cfg.choose(vworld.cfg.priv, c);
 	let_go_on(vworld.threads[c->thread[i]]);
+}
+
+/* The thread goes on, and places keep the numbers that they have where every one is a choice. */
+static void pass_point(struct vthread *t)
+{
+	struct sim_choice *c = &vworld.choice;
+
+	count_step();
+	collect(c, t);
+	if (c->nr > 1)
+		vworld.cfg.passed(vworld.cfg.priv);
+	t->state = V_READY;
+}
+
+static bool can_pass(const struct vthread *t)
+{
+	switch (t->op) {
+	case SIM_LOAD:
+	case SIM_STORE:
+	case SIM_PLAIN_STORE:
+	case SIM_RMW:
+	case SIM_CAS:
+	case SIM_LOCK:
+	case SIM_TRYLOCK:
+		return !shared_note(t, t->op, t->object) && can_go_on(t);
+	default:
+		return false;
+	}
 }
 
 static void said(struct vthread *t, const char *name)
@@ -190,7 +223,10 @@ void explore_point(enum sim_op op, const volatile void *object, const char *name
 	t->object = object;
 	t->file = sim_file;
 	t->line = sim_line;
-	next_step();
+	if (vworld.cfg.only_shared && can_pass(t))
+		pass_point(t);
+	else
+		next_step();
 	said(t, name);
 }
 
@@ -224,6 +260,7 @@ void sim_explore(const struct sim_explore_config *cfg, void (*fn)(void *arg), vo
 
 	vworld_begin(MODE_EXPLORE, MAX(cfg->nr_cpus, 1u));
 	vworld.cfg = *cfg;
+	shared_begin_run();
 	t = vthread_new("main", 0, fn, arg);
 	if (!t)
 		vfail(SIM_CHECK, "no memory for a thread");
@@ -266,7 +303,7 @@ void sim_atomic(const volatile void *p, enum sim_op op, const char *file, int li
 	if (op == SIM_LOAD)
 		line_access(p, LINE_READ, vworld.costs.load_ns);
 	else if (op == SIM_PLAIN_STORE)
-		line_access(p, LINE_WRITE, vworld.costs.load_ns);
+		line_access(p, LINE_STORE, vworld.costs.load_ns);
 	else
 		line_access(p, LINE_WRITE, vworld.costs.atomic_ns);
 }

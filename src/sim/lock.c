@@ -134,6 +134,7 @@ static void hand_over(struct us_mutex *l, struct vthread *t, struct vthread *fro
 
 static void time_lock(struct vthread *me, struct us_mutex *l)
 {
+	line_drain();
 	time_point();
 	vworld.result->operations++;
 	if (vmutex_of(l)->owner) {
@@ -151,6 +152,8 @@ static void time_unlock(struct vthread *me, struct us_mutex *l)
 {
 	struct vthread *t;
 
+	/* Whoever has it next must see what was stored under it. */
+	line_drain();
 	time_point();
 	not_held(me, l);
 	t = vqueue_pop(&vmutex_of(l)->waiters);

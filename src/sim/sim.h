@@ -33,7 +33,7 @@
 struct sim_costs {
 	uint64_t cpus_near;    /* CPUs in a group with a shared cache */
 	uint64_t cpus_socket;  /* CPUs in a socket */
-	uint64_t load_ns;      /* load of a line that this CPU has; relaxed or release store, if it owns it */
+	uint64_t load_ns;      /* load of a line that this CPU has; relaxed or release store */
 	uint64_t atomic_ns;    /* sequentially consistent store, or read-modify-write, of one it owns */
 	uint64_t line_near_ns; /* a line comes from a CPU of the same group, */
 	uint64_t line_far_ns;  /* of another group of the socket, */
@@ -123,6 +123,8 @@ struct sim_choice {
 struct sim_explore_config {
 	/* Returns an index into c->thread. Called only where c->nr > 1. */
 	unsigned int (*choose)(void *priv, const struct sim_choice *c);
+	/* The same, but goes on as if the first one had been chosen: only_shared. */
+	void (*passed)(void *priv);
 	/* Must not return. */
 	void (*failed)(void *priv, enum sim_failure kind, const char *message);
 	void *priv;
@@ -130,6 +132,7 @@ struct sim_explore_config {
 	unsigned int nr_cpus; /* threads are dealt out to so many CPUs, in order of their start */
 	bool spurious;	      /* waits for a condition may end without a signal, as POSIX allows */
 	bool after_unlock;    /* what follows an unlock is a step of its own */
+	bool only_shared;     /* no choice before operations that meet no other thread's: shared.c */
 };
 
 /* Runs fn(arg) as thread 0 on CPU 0 until all threads have ended. */
@@ -137,6 +140,9 @@ void sim_explore(const struct sim_explore_config *cfg, void (*fn)(void *arg), vo
 
 /* Of the last run. */
 uint64_t sim_nr_steps(void);
+
+/* Places in the source that only_shared has found to meet other threads, in all runs so far. */
+unsigned int sim_nr_shared_places(void);
 
 /* An access to these bytes is no point to switch at: counters that nothing depends on.
  * Holds for all runs to come; saying it again does nothing. */

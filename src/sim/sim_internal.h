@@ -4,6 +4,7 @@
  *
  *   vthread.c  threads, their states, start and end, the trace
  *   explore.c  who goes on when somebody chooses
+ *   shared.c   which operations meet those of other threads
  *   time.c     who goes on in virtual time: events, CPUs
  *   cost.c     cache lines
  *   lock.c, thread.c   base/lock.h and base/thread.h
@@ -52,6 +53,7 @@ struct vthread {
 	int line;
 	/* virtual time only */
 	uint64_t now_ns, wait_since_ns;
+	uint64_t stores_done_ns; /* until then lines are under way for what it has stored */
 	uint32_t turn; /* decides among equal times */
 	unsigned int heap_at; /* place in the heap of events + 1; 0: not there */
 	struct vthread *cpu_next; /* of those that wait for the CPU */
@@ -154,6 +156,15 @@ void explore_block(void);
 /* One of those that wait for c; which one is a choice. NULL: nobody. */
 struct vthread *explore_pick_waiter(struct vcond *c);
 
+/* ---- shared.c ---- */
+
+void shared_begin_run(void);
+/*
+ * t, whose file and line say where, is about to do op. False: nothing that is done there has ever
+ * met another thread.
+ */
+bool shared_note(const struct vthread *t, enum sim_op op, const volatile void *object);
+
 /* ---- time.c ---- */
 
 /* Lets all go first that are earlier, so that operations happen in the order of time. */
@@ -169,11 +180,13 @@ void time_end(void) __attribute__((noreturn));
 
 /* ---- cost.c ---- */
 
-enum line_use { LINE_READ, LINE_WRITE };
+enum line_use { LINE_READ, LINE_WRITE, LINE_STORE /* a write that nobody waits for */ };
 /* 0 or -ENOMEM. */
 int lines_reset(void) __must_check;
 /* Spends what the running thread pays for the line of p, own_ns if it has it. */
 void line_access(const volatile void *p, enum line_use use, uint64_t own_ns);
+/* Waits until everybody sees what the running thread has stored. */
+void line_drain(void);
 /* What moving a line from one CPU to another costs. */
 uint64_t line_move_ns(unsigned int from, unsigned int to);
 /* Without cost: the line is now cpu's. */

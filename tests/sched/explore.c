@@ -2,7 +2,7 @@
 /*
  * usage: explore --list
  *        explore TEST [--seed N] [--runs N]               random schedules; 1000 by default
- *        explore TEST --exhaustive [--preemptions K] [--runs N]
+ *        explore TEST --exhaustive [--preemptions K] [--only-shared] [--runs N]
  *        explore TEST --replay POINT:ALTERNATIVE[,...]    or "-": no choice at all
  *   --expect KIND   succeed only if a failure of this kind is found (or "any")
  *   --count N       exhaustive: succeed only if there are exactly N schedules
@@ -30,7 +30,7 @@ struct arguments {
 static void usage(const char *wrong)
 {
 	fprintf(stderr, "explore: %s\nusage: explore --list | TEST [--seed N] [--runs N] | TEST "
-			"--exhaustive [--preemptions K] [--runs N] | TEST --replay SEQUENCE\n"
+			"--exhaustive [--preemptions K] [--only-shared] [--runs N] | TEST --replay SEQUENCE\n"
 			"       [--expect deadlock|livelock|locking|check|abort|any] [--count N] [--trace] "
 			"[--no-shrink]\n",
 		wrong);
@@ -94,6 +94,7 @@ static void parse(struct arguments *a, int argc, char **argv)
 		{"exhaustive", no_argument, NULL, 'x'},	  {"preemptions", required_argument, NULL, 'p'},
 		{"replay", required_argument, NULL, 'R'}, {"expect", required_argument, NULL, 'e'},
 		{"count", required_argument, NULL, 'c'},  {"trace", no_argument, NULL, 't'},
+		{"only-shared", no_argument, NULL, 'o'},
 		{"no-shrink", no_argument, NULL, 'n'},	  {"list", no_argument, NULL, 'l'},
 		{NULL, 0, NULL, 0}};
 	int o;
@@ -109,6 +110,7 @@ static void parse(struct arguments *a, int argc, char **argv)
 		case 'e': a->expect = parse_kind(optarg); break;
 		case 'c': a->count = number(optarg); a->has_count = true; break;
 		case 't': a->trace = true; break;
+		case 'o': a->opt.only_shared = true; break;
 		case 'n': a->no_shrink = true; break;
 		case 'l': list(); exit(0);
 		default: usage("no such option");
@@ -121,8 +123,10 @@ static void parse(struct arguments *a, int argc, char **argv)
 		usage("there is no such test; --list");
 	if (!a->has_runs && a->opt.how == EXPLORE_RANDOM)
 		a->opt.runs = 1000;
-	if (a->has_count && a->opt.how != EXPLORE_EXHAUSTIVE)
-		usage("--count goes with --exhaustive");
+	if ((a->has_count || a->opt.only_shared) && a->opt.how != EXPLORE_EXHAUSTIVE)
+		usage("--count and --only-shared go with --exhaustive");
+	if (a->has_count && a->opt.only_shared)
+		usage("--count counts all schedules");
 }
 
 static void print_sequence(const struct explore_outcome *o)

@@ -90,6 +90,12 @@ static unsigned int choose(void *priv, const struct sim_choice *c)
 	return strategy_choose(&strategy, c);
 }
 
+static void passed(void *priv)
+{
+	(void)priv;
+	strategy_pass(&strategy);
+}
+
 static void run_scenario(void *arg)
 {
 	const struct scenario *sc = arg;
@@ -117,12 +123,15 @@ static void child(const struct scenario *sc, const struct explore_options *opt)
 	struct branch *path = zeroed(MAX_DEPTH * sizeof(*path));
 	struct sim_explore_config cfg = {
 		.choose = choose,
+		.passed = passed,
 		.failed = failed,
 		.max_steps = sc->max_steps ? sc->max_steps : MAX_STEPS,
 		.nr_cpus = sc->nr_cpus ? sc->nr_cpus : 8,
 		.spurious = sc->spurious,
 		.after_unlock = sc->after_unlock,
+		.only_shared = opt->only_shared && opt->how == EXPLORE_EXHAUSTIVE,
 	};
+	unsigned int known = 0;
 	bool more;
 
 	if (!path)
@@ -136,6 +145,14 @@ static void child(const struct scenario *sc, const struct explore_options *opt)
 		outcome->runs++;
 		outcome->steps += sim_nr_steps();
 		more = strategy_next_run(&strategy);
+		if (sim_nr_shared_places() != known) {
+			/* There are points that were passed so far. */
+			known = sim_nr_shared_places();
+			outcome->discarded = outcome->runs;
+			strategy_init(&strategy, opt, path, MAX_DEPTH, outcome->choices,
+				      EXPLORE_MAX_CHOICES);
+			more = true;
+		}
 	} while (more && (opt->how != EXPLORE_EXHAUSTIVE || !opt->runs ||
 			  outcome->runs < opt->runs));
 	if (strategy.unstable)

@@ -47,6 +47,7 @@ struct explore_options {
 	uint64_t seed, runs;
 	/* exhaustive: all schedules with at most so many preemptions */
 	unsigned int preemptions;
+	bool only_shared; /* without switches before operations that meet no other thread's */
 	const struct explore_choice *replay;
 	uint32_t nr_replay;
 };
@@ -57,6 +58,7 @@ struct explore_outcome {
 	enum sim_failure kind;
 	char message[512];
 	uint64_t runs, steps; /* all that were done; steps of all of them */
+	uint64_t discarded;   /* of these: only_shared, before it knew what is shared */
 	uint64_t seed;	      /* random: of the run that failed */
 	bool complete;	      /* exhaustive: there are no others */
 	uint32_t nr_choices;

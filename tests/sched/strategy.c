@@ -16,7 +16,7 @@ void strategy_init(struct strategy *s, const struct explore_options *opt, struct
 
 void strategy_begin_run(struct strategy *s)
 {
-	s->point = 0;
+	s->point = s->at = 0;
 	s->nr_chosen = 0;
 	s->at_replay = 0;
 	s->preemptions = 0;
@@ -36,14 +36,14 @@ void strategy_begin_run(struct strategy *s)
 
 static unsigned int choose_next_path(struct strategy *s, const struct sim_choice *c)
 {
-	struct branch *b = &s->path[s->point];
+	struct branch *b = &s->path[s->at];
 	unsigned int nr = s->preemptions < s->opt.preemptions ? c->nr : c->nr_free;
 
-	if (s->unstable || s->point == s->max_depth) {
+	if (s->unstable || s->at == s->max_depth) {
 		s->unstable = true;
 		return 0;
 	}
-	if (s->point == s->depth) {
+	if (s->at == s->depth) {
 		s->depth++;
 		b->alternative = 0;
 		b->nr = (uint16_t)nr;
@@ -54,6 +54,7 @@ static unsigned int choose_next_path(struct strategy *s, const struct sim_choice
 	}
 	if (b->alternative >= c->nr_free)
 		s->preemptions++;
+	s->at++;
 	return b->alternative;
 }
 
@@ -119,6 +120,11 @@ unsigned int strategy_choose(struct strategy *s, const struct sim_choice *c)
 	return i;
 }
 
+void strategy_pass(struct strategy *s)
+{
+	s->point++;
+}
+
 bool strategy_next_run(struct strategy *s)
 {
 	if (!s->run)
@@ -129,7 +135,7 @@ bool strategy_next_run(struct strategy *s)
 		return s->run <= s->opt.runs;
 	case EXPLORE_EXHAUSTIVE:
 		/* The run ended before the choices did. */
-		if (s->point != s->depth)
+		if (s->at != s->depth)
 			s->unstable = true;
 		if (s->unstable)
 			return false;

@@ -31,7 +31,7 @@ struct strategy {
 	bool unstable; /* the scenario depends on more than the choices; nothing found counts */
 	/* exhaustive */
 	struct branch *path;
-	uint32_t depth, max_depth;
+	uint32_t at, depth, max_depth; /* at: in the path; point counts those that were passed, too */
 	unsigned int preemptions;
 	/* random */
 	struct rng rng;
@@ -46,6 +46,8 @@ void strategy_init(struct strategy *s, const struct explore_options *opt, struct
 		   uint32_t max_depth, struct explore_choice *chosen, uint32_t max_chosen);
 void strategy_begin_run(struct strategy *s);
 unsigned int strategy_choose(struct strategy *s, const struct sim_choice *c);
+/* A point at which nothing was to be chosen. */
+void strategy_pass(struct strategy *s);
 /* After a run that went well: is there another one? */
 bool strategy_next_run(struct strategy *s);
 

@@ -58,17 +58,24 @@ static uint64_t schedules(struct abstract a, int cur, int preemptions)
 	return n;
 }
 
-static void check_count(const char *name, int preemptions, struct abstract a)
+static void check_count_of(const char *name, int preemptions, bool only_shared, struct abstract a)
 {
-	struct explore_options opt = {.how = EXPLORE_EXHAUSTIVE,
+	struct explore_options opt = {.how = EXPLORE_EXHAUSTIVE, .only_shared = only_shared,
 				      .preemptions = (unsigned int)preemptions};
 	struct explore_outcome *o = explore(scenario_find(name), &opt);
 
 	assert_non_null(o);
 	assert_int_equal(o->kind, SIM_OK);
 	assert_true(o->complete);
-	assert_int_equal(o->runs, schedules(a, 0, preemptions));
+	assert_int_equal(o->runs - o->discarded, schedules(a, 0, preemptions));
+	if (only_shared)
+		assert_true(o->discarded > 0);
 	explore_free(o);
+}
+
+static void check_count(const char *name, int preemptions, struct abstract a)
+{
+	check_count_of(name, preemptions, false, a);
 }
 
 static void test_count_equals_the_definition(void **state)
@@ -79,6 +86,17 @@ static void test_count_equals_the_definition(void **state)
 		check_count("self_count_1_2", k, (struct abstract){3, {0, 2, 3}, 0});
 		check_count("self_count_3_3", k, (struct abstract){3, {0, 4, 4}, 0});
 		check_count("self_count_1_1_1", k, (struct abstract){4, {0, 2, 2, 2}, 0});
+	}
+}
+
+static void test_what_meets_nobody_is_no_place_to_switch_at(void **state)
+{
+	(void)state;
+	for (int k = 0; k <= 3; k++) {
+		/* Each word by itself: three times a load and an addition, and the one that meets. */
+		check_count("self_count_alone", k, (struct abstract){3, {0, 8, 8}, 0});
+		check_count_of("self_count_alone", k, true, (struct abstract){3, {0, 2, 2}, 0});
+		check_count_of("self_count_3_3", k, true, (struct abstract){3, {0, 4, 4}, 0});
 	}
 }
 
@@ -124,6 +142,27 @@ static void test_a_seed_gives_the_same_schedule_again(void **state)
 	explore_free(c);
 }
 
+/* What --only-shared finds is told in the numbers that a replay without it has. */
+static void test_what_is_found_among_shared_is_found_again(void **state)
+{
+	struct explore_options opt = {.how = EXPLORE_EXHAUSTIVE, .only_shared = true,
+				      .preemptions = 1};
+	const struct scenario *sc = scenario_find("self_alone_lost_update");
+	struct explore_outcome *a = explore(sc, &opt), *b;
+
+	(void)state;
+	assert_non_null(a);
+	assert_int_equal(a->kind, SIM_CHECK);
+	opt = (struct explore_options){
+		.how = EXPLORE_REPLAY, .replay = a->choices, .nr_replay = a->nr_choices};
+	b = explore(sc, &opt);
+	assert_non_null(b);
+	assert_int_equal(b->kind, SIM_CHECK);
+	assert_string_equal(a->steps_text, b->steps_text);
+	explore_free(a);
+	explore_free(b);
+}
+
 static void test_shrink_leaves_what_is_needed(void **state)
 {
 	struct explore_options opt = {.how = EXPLORE_RANDOM, .seed = 1, .runs = 500};
@@ -144,8 +183,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_count_equals_the_definition),
+		cmocka_unit_test(test_what_meets_nobody_is_no_place_to_switch_at),
 		cmocka_unit_test(test_all_interleavings_are_a_binomial),
 		cmocka_unit_test(test_a_seed_gives_the_same_schedule_again),
+		cmocka_unit_test(test_what_is_found_among_shared_is_found_again),
 		cmocka_unit_test(test_shrink_leaves_what_is_needed),
 	};
 

@@ -231,6 +231,67 @@ static void test_readers_share_until_somebody_writes(void **state)
 	assert_int_equal(r.line_moves, 5);
 }
 
+static void store_to_lines_of_another(unsigned int cpu, void *arg)
+{
+	if (cpu) {
+		for (unsigned int i = 0; i < 3; i++)
+			atomic_fetch_add(&words[i][0], 1);
+		return;
+	}
+	atomic_fetch_add(&word, 1);
+	sim_work(950);
+	for (unsigned int i = 0; i < 3; i++)
+		atomic_store_explicit(&words[i][0], 7, memory_order_relaxed);
+	(void)atomic_load(&words[0][0]);
+	seen[0] = sim_now_ns();
+	atomic_fetch_add(&word, 1);
+	seen[1] = sim_now_ns();
+}
+
+static void test_plain_stores_are_waited_for_by_what_orders(void **state)
+{
+	struct sim_costs c = free_costs();
+
+	(void)state;
+	c.load_ns = 1;
+	c.atomic_ns = 5;
+	c.line_near_ns = 20;
+	c.line_far_ns = 50;
+	run(2, &c, store_to_lines_of_another);
+	assert_int_equal(seen[0], 50 + 950 + 4); /* three stores and a load of what is its own */
+	/* The last of the three lines was asked for at 1002, and all are under way at once. */
+	assert_int_equal(seen[1], 1002 + 20 + 5);
+	assert_int_equal(r.line_moves, 1 + 3 + 3);
+}
+
+static void store_under_a_lock(unsigned int cpu, void *arg)
+{
+	if (cpu) {
+		atomic_fetch_add(&words[0][0], 1);
+		sim_work(450);
+		us_mutex_lock(&outer);
+		seen[1] = sim_now_ns();
+		us_mutex_unlock(&outer);
+		return;
+	}
+	us_mutex_lock(&outer);
+	sim_work(550);
+	atomic_store_explicit(&words[0][0], 7, memory_order_relaxed);
+	us_mutex_unlock(&outer);
+}
+
+static void test_a_lock_is_given_away_after_what_was_stored_under_it(void **state)
+{
+	struct sim_costs c = free_costs();
+
+	(void)state;
+	c.handoff_ns = 5;
+	c.line_near_ns = 20;
+	c.line_far_ns = 50;
+	run(2, &c, store_under_a_lock);
+	assert_int_equal(seen[1], 50 + 550 + 20 + 5 + 20);
+}
+
 /* ---- conditions, threads, sleep ---- */
 
 static void wait_and_signal(unsigned int cpu, void *arg)
@@ -445,6 +506,8 @@ int main(void)
 		cmocka_unit_test(test_a_long_waiter_has_gone_to_sleep),
 		cmocka_unit_test(test_shared_counter_is_bounded_by_its_line),
 		cmocka_unit_test(test_readers_share_until_somebody_writes),
+		cmocka_unit_test(test_plain_stores_are_waited_for_by_what_orders),
+		cmocka_unit_test(test_a_lock_is_given_away_after_what_was_stored_under_it),
 		cmocka_unit_test(test_signal_wakes_after_its_cost),
 		cmocka_unit_test(test_timedwait_ends_in_time),
 		cmocka_unit_test(test_threads_of_one_cpu_take_turns),

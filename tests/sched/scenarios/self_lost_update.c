@@ -32,6 +32,22 @@ static void run_wrong(void)
 	sim_check(atomic_load(&n) == 2);
 }
 
+static _Atomic int own[2];
+
+static void add_after_others(void *arg)
+{
+	for (int i = 0; i < 3; i++)
+		atomic_fetch_add((_Atomic int *)arg, 1);
+	add_in_two_steps(NULL);
+}
+
+static void run_wrong_after_others(void)
+{
+	atomic_init(&n, 0);
+	RUN_PARTS(PART(add_after_others, &own[0]), PART(add_after_others, &own[1]));
+	sim_check(atomic_load(&n) == 2);
+}
+
 static void run_right(void)
 {
 	atomic_init(&n, 0);
@@ -41,4 +57,6 @@ static void run_right(void)
 }
 
 SCENARIO(self_lost_update, .what = "planted: an addition in two steps", .run = run_wrong);
+SCENARIO(self_alone_lost_update, .what = "planted: the same after operations that meet nobody",
+	 .run = run_wrong_after_others);
 SCENARIO(self_no_lost_update, .what = "additions in one step", .run = run_right);
