@@ -158,29 +158,46 @@ static int swap_out(struct run *r, struct cpu *c, unsigned int order)
 	return 0;
 }
 
+/* The folio, or what it is split into. */
+static void swap_out_folio(struct run *r, struct cpu *c, unsigned int order)
+{
+	c->failed = swap_out(r, c, order) != 0;
+	if (!c->failed || !order)
+		return;
+	c->failed = false;
+	c->split++;
+	for (unsigned int n = 0; n < 1u << order && !c->failed; n++)
+		c->failed = swap_out(r, c, 0) != 0;
+}
+
+static void stay_outside(struct cpu *c, uint64_t ns)
+{
+	sim_work(ns);
+	c->outside_ns += ns;
+}
+
 static void on_cpu(unsigned int cpu, void *arg)
 {
 	struct run *r = arg;
 	const struct alloc_load *l = &r->a->load;
 	struct cpu *c = &r->cpu[cpu];
+	uint64_t batch = MAX(l->batch_folios, (uint64_t)1), in_batch, pages = 0;
 
-	for (uint64_t i = 0; i < r->a->folios && !c->failed; i++) {
+	in_batch = batch > 1 ? MIN(l->in_batch_ns, l->work_ns) : 0;
+	/* So that not all begin with a batch. */
+	stay_outside(c, rng_below(&c->rng, batch * (l->work_ns + l->outside_ns) + 1));
+	for (uint64_t i = 1; i <= r->a->folios && !c->failed; i++) {
 		bool large = rng_below(&c->rng, 1000) < l->large_permille;
 		unsigned int order = large ? (unsigned int)l->large_order : 0;
-		uint64_t outside = draw(c, l->outside_ns << order);
-		int err;
 
-		sim_work(outside);
-		c->outside_ns += outside;
-		sim_work(draw(c, l->work_ns << order));
-		err = swap_out(r, c, order);
-		if (err && order) {
-			c->split++;
-			for (unsigned int n = 0; n < 1u << order && !c->failed; n++)
-				c->failed = swap_out(r, c, 0) != 0;
-		} else {
-			c->failed = err != 0;
-		}
+		swap_out_folio(r, c, order);
+		sim_work(draw(c, in_batch << order));
+		pages += 1u << order;
+		if (i % batch && i < r->a->folios)
+			continue;
+		sim_work(draw(c, pages * (l->work_ns - in_batch)));
+		stay_outside(c, draw(c, pages * l->outside_ns));
+		pages = 0;
 	}
 }
 

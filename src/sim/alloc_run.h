@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * One simulated run of allocations: the real queue over the real cluster allocators, on n virtual
- * CPUs, each of which swaps out one folio after the other. A folio costs its CPU
+ * CPUs, each of which swaps out folios in batches, as a task does that reclaims for itself. It pays
  *
- *   outside     user time and idle time: passes, and is no system time
- *   work        what reclaim and compression take, for each page
- *   allocation  queue_alloc() and later clusters_free(), queue_freed(): operation by operation
+ *   allocation  of each folio: queue_alloc() and later clusters_free(), queue_freed(), operation by
+ *               operation
+ *   in batch    for each page, after its allocation: what unmapping and compression take
+ *   work        after the batch, for all of its pages: the rest of the system's time
+ *   outside     then, too: user time and idle time, which is no system time
  *
- * The first two are drawn evenly from half to one and a half of their mean, so that CPUs do not
+ * The last three are drawn evenly from half to one and a half of their mean, so that CPUs do not
  * march in step; from a fixed seed, so the same input gives the same result. Each CPU keeps its last
  * ALLOC_KEPT_PAGES pages and frees the oldest, so that devices stay as full as they are.
  *
@@ -27,6 +29,8 @@
 struct alloc_load {
 	uint64_t work_ns;	 /* of system time, a page */
 	uint64_t outside_ns;	 /* of other time, a page */
+	uint64_t batch_folios;	 /* that are swapped out one straight after the other; 0 is 1 */
+	uint64_t in_batch_ns;	 /* of work_ns, what lies between the allocations of a batch; at most all */
 	uint64_t large_permille; /* of folios */
 	uint64_t large_order;	 /* of these; the others are single pages */
 };

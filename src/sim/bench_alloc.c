@@ -22,7 +22,7 @@ struct options {
 	struct bench_options common;
 	struct alloc_args args;
 	const char *policy, *load, *sweep;
-	uint64_t devices, full, operations, work_ns, outside_ns, large, order, handoff_ns;
+	uint64_t devices, full, operations, work_ns, outside_ns, batch, large, order, handoff_ns;
 };
 
 static struct alloc_result results[NR_POLICIES];
@@ -64,6 +64,7 @@ static int parse(int argc, char **argv, struct options *o)
 		{"load", NULL, &o->load},
 		{"work", &o->work_ns, NULL},
 		{"outside", &o->outside_ns, NULL},
+		{"batch", &o->batch, NULL},
 		{"large", &o->large, NULL},
 		{"order", &o->order, NULL},
 		{"operations", &o->operations, NULL},
@@ -75,8 +76,8 @@ static int parse(int argc, char **argv, struct options *o)
 	int r;
 
 	*o = (struct options){.load = "kernel-build-2g", .devices = 8, .operations = 2000,
-			      .work_ns = UNSET, .outside_ns = UNSET, .large = UNSET,
-			      .order = UNSET, .handoff_ns = UNSET};
+			      .work_ns = UNSET, .outside_ns = UNSET, .batch = UNSET,
+			      .large = UNSET, .order = UNSET, .handoff_ns = UNSET};
 	r = bench_parse(&o->common, own, argc, argv);
 	if (r)
 		return r;
@@ -84,6 +85,7 @@ static int parse(int argc, char **argv, struct options *o)
 		return complain(err, "");
 	l->work_ns = o->work_ns != UNSET ? o->work_ns : l->work_ns;
 	l->outside_ns = o->outside_ns != UNSET ? o->outside_ns : l->outside_ns;
+	l->batch_folios = o->batch != UNSET ? o->batch : l->batch_folios;
 	l->large_permille = o->large != UNSET ? o->large : l->large_permille;
 	l->large_order = o->order != UNSET ? o->order : l->large_order;
 	r = check(o);
@@ -173,10 +175,11 @@ static void print_head(const struct options *o)
 	const struct alloc_args *a = &o->args;
 
 	printf("simulated: %u CPUs, preset %s, hand-over %" PRIu64 " ns, %u devices (%u full), load %s:\n"
-	       "%" PRIu64 " ns of work a page, %" PRIu64 " ns outside, %" PRIu64
-	       " of 1000 folios of order %" PRIu64 "\n",
+	       "%" PRIu64 " ns of work a page, %" PRIu64 " ns outside, batches of %" PRIu64 " with %" PRIu64
+	       " ns between,\n%" PRIu64 " of 1000 folios of order %" PRIu64 "\n",
 	       a->nr_cpus, o->common.preset, a->costs.handoff_ns, a->nr_devs, a->nr_full, o->load,
-	       a->load.work_ns, a->load.outside_ns, a->load.large_permille, a->load.large_order);
+	       a->load.work_ns, a->load.outside_ns, a->load.batch_folios, a->load.in_batch_ns,
+	       a->load.large_permille, a->load.large_order);
 }
 
 static int run_arms(struct options *o)
@@ -194,12 +197,14 @@ static int run_arms(struct options *o)
 	}
 	if (o->common.json)
 		return bench_print_json(json_pack(
-			"{s:i, s:s, s:s, s:s, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:o}",
+			"{s:i, s:s, s:s, s:s, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
 			"version", 1, "bench", "alloc", "preset", o->common.preset, "load", o->load,
 			"cpus", (int)o->args.nr_cpus, "devices", (int)o->args.nr_devs, "full",
 			(int)o->args.nr_full, "handoff_ns", (json_int_t)o->args.costs.handoff_ns,
 			"work_ns", (json_int_t)o->args.load.work_ns, "outside_ns",
-			(json_int_t)o->args.load.outside_ns, "large_permille",
+			(json_int_t)o->args.load.outside_ns, "batch_folios",
+			(json_int_t)o->args.load.batch_folios, "in_batch_ns",
+			(json_int_t)o->args.load.in_batch_ns, "large_permille",
 			(json_int_t)o->args.load.large_permille, "large_order",
 			(json_int_t)o->args.load.large_order, "arms", arms));
 	json_decref(arms);

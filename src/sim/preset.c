@@ -25,7 +25,8 @@ static const struct key cost_keys[] = {
 
 static const struct key load_keys[] = {
 #define KEY(k) {#k, offsetof(struct alloc_load, k)}
-	KEY(work_ns), KEY(outside_ns), KEY(large_permille), KEY(large_order),
+	KEY(work_ns), KEY(outside_ns), KEY(batch_folios), KEY(in_batch_ns), KEY(large_permille),
+	KEY(large_order),
 #undef KEY
 };
 
