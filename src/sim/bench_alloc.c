@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * `uswap-sim bench alloc`: system time a page, lock by lock, of a load that swaps out, for one
- * policy of the queue or several; and over which hand-over costs of locks they compare as they do.
+ * policy of the queue or several; and over which costs of hand-overs and lines they compare as they
+ * do.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -13,7 +14,6 @@
 #include "sim/bench_sim.h"
 
 #define UNSET UINT64_MAX
-#define SWEEP_MAX_NS 16384u
 #define SWEEP_RATIO 2.0 /* system time of plist-percpu, in those of plist-shared */
 
 static const char *const default_arms[] = {"plist-shared", "plist-percpu", "queue"};
@@ -33,6 +33,44 @@ static int complain(const char *what, const char *about)
 	return 2;
 }
 
+/* ---- what a sweep goes over ---- */
+
+/* The first point is 0, the next ones double from `first` on, up to `last`. */
+struct axis {
+	const char *name, *unit, *key;
+	uint64_t first, last;
+	void (*set)(struct sim_costs *to, const struct sim_costs *preset, uint64_t value);
+};
+
+static void set_handoff(struct sim_costs *to, const struct sim_costs *preset, uint64_t ns)
+{
+	(void)preset;
+	to->handoff_ns = ns;
+}
+
+/* All that is the way of a line: so a machine whose caches are as busy as its CPUs. */
+static void set_lines(struct sim_costs *to, const struct sim_costs *preset, uint64_t percent)
+{
+	to->line_near_ns = preset->line_near_ns * percent / 100;
+	to->line_far_ns = preset->line_far_ns * percent / 100;
+	to->line_remote_ns = preset->line_remote_ns * percent / 100;
+	to->handoff_ns = preset->handoff_ns * percent / 100;
+}
+
+static const struct axis axes[] = {
+	{"handoff", "ns a hand-over", "handoff_ns", 64, 16384, set_handoff},
+	{"lines", "percent of the preset's way of a line and hand-over", "percent", 25, 1600,
+	 set_lines},
+};
+
+static const struct axis *axis_by_name(const char *name)
+{
+	for (unsigned int i = 0; i < ARRAY_SIZE(axes); i++)
+		if (!strcmp(name, axes[i].name))
+			return &axes[i];
+	return NULL;
+}
+
 /* ---- options ---- */
 
 static int check(struct options *o)
@@ -42,8 +80,8 @@ static int check(struct options *o)
 		return complain("there is no policy ", o->policy);
 	if (o->policy && !strcmp(o->policy, "none") && o->devices != 1)
 		return complain("without a queue there is one device: --devices 1", "");
-	if (o->sweep && strcmp(o->sweep, "handoff"))
-		return complain("the sweep is over: handoff, not ", o->sweep);
+	if (o->sweep && !axis_by_name(o->sweep))
+		return complain("the sweep is over: handoff, lines, not ", o->sweep);
 	if (!o->devices || o->devices > QUEUE_MAX_DEVS)
 		return complain("--devices takes 1 to 64", "");
 	if (o->full >= o->devices)
@@ -220,10 +258,10 @@ static int run_arms(struct options *o)
 
 /* ---- the sweep ---- */
 
-/* percpu and queue, in the system time of shared, with that hand-over cost. */
-static int ratios(struct options *o, uint64_t handoff_ns, double *b, double *c)
+/* percpu and queue, in the system time of shared, at that point. */
+static int ratios(struct options *o, const struct axis *x, uint64_t value, double *b, double *c)
 {
-	o->args.costs.handoff_ns = handoff_ns;
+	x->set(&o->args.costs, &o->common.costs, value);
 	for (unsigned int i = 0; i < ARRAY_SIZE(default_arms); i++)
 		if (run_arm(o, default_arms[i], &results[i]))
 			return 1;
@@ -232,29 +270,30 @@ static int ratios(struct options *o, uint64_t handoff_ns, double *b, double *c)
 	return 0;
 }
 
-static int one_point(struct options *o, uint64_t handoff_ns, json_t *points, double *b, double *worst)
+static int one_point(struct options *o, const struct axis *x, uint64_t value, json_t *points,
+		     double *b, double *worst)
 {
 	double c;
 
-	if (ratios(o, handoff_ns, b, &c))
+	if (ratios(o, x, value, b, &c))
 		return 1;
 	*worst = MAX(*worst, c);
-	json_array_append_new(points, json_pack("{s:I, s:f, s:f}", "handoff_ns",
-						(json_int_t)handoff_ns, "plist_percpu", *b, "queue", c));
+	json_array_append_new(points, json_pack("{s:I, s:f, s:f}", x->key, (json_int_t)value,
+						"plist_percpu", *b, "queue", c));
 	if (!o->common.json)
-		printf("%10" PRIu64 " %13.3f %8.4f\n", handoff_ns, *b, c);
+		printf("%10" PRIu64 " %13.3f %8.4f\n", value, *b, c);
 	return 0;
 }
 
-/* low is too little, high is enough: to the nanosecond, but no closer than a hundredth. */
-static int bisect(struct options *o, uint64_t low, uint64_t *high)
+/* low is too little, high is enough: to the unit, but no closer than a hundredth. */
+static int bisect(struct options *o, const struct axis *x, uint64_t low, uint64_t *high)
 {
 	double b, c;
 
 	while (*high - low > MAX(*high / 100, (uint64_t)1)) {
 		uint64_t mid = (low + *high) / 2;
 
-		if (ratios(o, mid, &b, &c))
+		if (ratios(o, x, mid, &b, &c))
 			return 1;
 		if (b >= SWEEP_RATIO)
 			*high = mid;
@@ -264,50 +303,67 @@ static int bisect(struct options *o, uint64_t low, uint64_t *high)
 	return 0;
 }
 
+/* Where plist-percpu reaches SWEEP_RATIO, UNSET if nowhere; and whether it stays there. */
+struct reached {
+	uint64_t from;
+	bool holds_on;
+	double queue_worst;
+};
+
+static int print_sweep(const struct options *o, const struct axis *x, json_t *points,
+		       const struct reached *at)
+{
+	char from[64];
+
+	if (o->common.json) {
+		snprintf(from, sizeof(from), "from_%s", x->key);
+		return bench_print_json(json_pack(
+			"{s:i, s:s, s:s, s:s, s:i, s:s, s:o, s:o, s:b, s:f}", "version", 1, "bench",
+			"alloc", "preset", o->common.preset, "load", o->load, "cpus",
+			(int)o->args.nr_cpus, "sweep", x->name, "points", points, from,
+			at->from == UNSET ? json_null() : json_integer((json_int_t)at->from),
+			"holds_on", (int)at->holds_on, "queue_worst", at->queue_worst));
+	}
+	json_decref(points);
+	if (at->from == UNSET)
+		printf("plist-percpu is nowhere %.1f times plist-shared\n", SWEEP_RATIO);
+	else
+		printf("plist-percpu is %.1f times plist-shared or more from %" PRIu64 " %s on%s\n",
+		       SWEEP_RATIO, at->from, x->unit,
+		       at->holds_on ? "" : ", but not everywhere above");
+	printf("queue is at most %.4f times plist-shared\n", at->queue_worst);
+	return 0;
+}
+
 static int sweep(struct options *o)
 {
+	const struct axis *x = axis_by_name(o->sweep);
+	struct reached at = {.from = UNSET, .holds_on = true};
 	json_t *points = json_array();
-	uint64_t low = 0, from = UNSET, n = 0;
-	double b = 0, worst = 0;
-	bool holds_on = true;
+	uint64_t low = 0;
+	double b = 0;
 	int r = 0;
 
 	if (!o->common.json) {
 		print_head(o);
-		printf("system time a page, in that of plist-shared\n%10s %13s %8s\n", "handoff ns",
+		printf("system time a page, in that of plist-shared\n%10s %13s %8s\n", x->key,
 		       "plist-percpu", "queue");
 	}
-	for (; !r && n <= SWEEP_MAX_NS; n = n ? 2 * n : 64) {
-		r = one_point(o, n, points, &b, &worst);
+	for (uint64_t n = 0; !r && n <= x->last; n = n ? 2 * n : x->first) {
+		r = one_point(o, x, n, points, &b, &at.queue_worst);
 		if (b < SWEEP_RATIO) {
-			holds_on &= from == UNSET;
+			at.holds_on &= at.from == UNSET;
 			low = n;
-		} else if (from == UNSET) {
-			from = n;
+		} else if (at.from == UNSET) {
+			at.from = n;
 		}
 	}
-	if (!r && from != UNSET && from)
-		r = bisect(o, MIN(low, from), &from);
-	if (r) {
-		json_decref(points);
-		return r;
-	}
-	if (o->common.json)
-		return bench_print_json(json_pack(
-			"{s:i, s:s, s:s, s:s, s:i, s:o, s:o, s:b, s:f}", "version", 1, "bench", "alloc",
-			"preset", o->common.preset, "load", o->load, "cpus", (int)o->args.nr_cpus,
-			"points", points, "from_handoff_ns",
-			from == UNSET ? json_null() : json_integer((json_int_t)from), "holds_on",
-			(int)holds_on, "queue_worst", worst));
+	if (!r && at.from != UNSET && at.from)
+		r = bisect(o, x, MIN(low, at.from), &at.from);
+	if (!r)
+		return print_sweep(o, x, points, &at);
 	json_decref(points);
-	if (from == UNSET)
-		printf("plist-percpu is nowhere %.1f times plist-shared\n", SWEEP_RATIO);
-	else
-		printf("plist-percpu is %.1f times plist-shared or more from %" PRIu64
-		       " ns a hand-over on%s\n", SWEEP_RATIO, from,
-		       holds_on ? "" : ", but not everywhere above");
-	printf("queue is at most %.4f times plist-shared\n", worst);
-	return 0;
+	return r;
 }
 
 static int run(int argc, char **argv)

@@ -17,8 +17,8 @@
 #include "sim/alloc_run.h"
 
 /* From where on plist-percpu is twice plist-shared lies between these, with both loads. */
-#define CHEAP_HANDOFF_NS 500
-#define DEAR_HANDOFF_NS 3000
+#define CHEAP_HANDOFF_NS 64
+#define DEAR_HANDOFF_NS 1500
 
 static struct alloc_result shared, percpu, queue, other;
 
@@ -106,6 +106,50 @@ static void test_policies_take_the_list_as_often_as_they_say(void **state)
 	/* One for each 512 pages of a CPU, the last turn begun. */
 	assert_in_range(acquired(&shared, "swap_queue_list"), shared.pages / 512,
 			shared.pages / 512 + 2 * 96);
+}
+
+static double stall_a_folio(const struct alloc_result *r)
+{
+	uint64_t ns = 0;
+
+	for (unsigned int i = 0; i < r->sim.nr_cpus; i++)
+		ns += r->sim.cpu[i].stall_ns;
+	return (double)ns / (double)r->folios;
+}
+
+/* What rotating a list of so many devices adds to what the allocator stalls anyhow, in ns a folio. */
+static double list_stall(struct alloc_args *a, unsigned int nr_devs)
+{
+	a->nr_devs = nr_devs;
+	run(a, POLICY_PLIST_PERCPU, &percpu);
+	run(a, POLICY_QUEUE, &queue);
+	return stall_a_folio(&percpu) - stall_a_folio(&queue);
+}
+
+static void test_rotating_the_list_goes_past_every_peer(void **state)
+{
+	struct alloc_args a = args_of(48, "xeon-2s", "kernel-build-2g");
+	double line = (double)a.costs.line_near_ns; /* all 48 CPUs are in one socket */
+	double of_eight = list_stall(&a, 8), of_two = list_stall(&a, 2);
+
+	(void)state;
+	/* The head and eight devices. */
+	assert_true(of_eight >= 9 * line);
+	/* Some of the six more hide the stores that two have to wait for. */
+	assert_true(of_eight - of_two >= 4 * line);
+}
+
+static void test_batches_wait_more_than_folios_one_by_one(void **state)
+{
+	struct alloc_args a = args_of(96, "xeon-2s", "kernel-build-2g");
+	uint64_t in_batches;
+
+	(void)state;
+	run(&a, POLICY_PLIST_PERCPU, &percpu);
+	in_batches = percpu.alloc_ns;
+	a.load.batch_folios = 1;
+	run(&a, POLICY_PLIST_PERCPU, &percpu);
+	assert_true(in_batches > percpu.alloc_ns + percpu.alloc_ns / 10);
 }
 
 /* ---- 256 CPUs ---- */
@@ -219,6 +263,8 @@ int main(void)
 		cmocka_unit_test(test_list_rotated_each_time_costs_twice_where_hand_overs_are_dear),
 		cmocka_unit_test(test_list_rotated_each_time_costs_twice_where_work_is_little),
 		cmocka_unit_test(test_policies_take_the_list_as_often_as_they_say),
+		cmocka_unit_test(test_rotating_the_list_goes_past_every_peer),
+		cmocka_unit_test(test_batches_wait_more_than_folios_one_by_one),
 		cmocka_unit_test(test_queue_waits_for_no_lock_on_256_cpus),
 		cmocka_unit_test(test_ring_of_one_device_is_as_the_device),
 		cmocka_unit_test(test_full_devices_cost_nothing),
