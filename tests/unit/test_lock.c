@@ -87,9 +87,43 @@ static void test_holder_inherits_the_priority_of_who_waits(void **state)
 	assert_false(is_raised(&plain_class));
 }
 
+LOCK_CLASS(counted_class, "test_counted", 10);
+
+#define COUNTERS (2 * LOCK_OWN_COUNTS)
+#define TAKINGS 2000u
+
+static void take_own_lock(void *arg)
+{
+	struct us_mutex l;
+
+	us_mutex_init(&l, &counted_class);
+	for (unsigned int i = 0; i < TAKINGS; i++) {
+		us_mutex_lock(&l);
+		us_mutex_unlock(&l);
+	}
+	us_mutex_deinit(&l);
+	(void)arg;
+}
+
+/* Also of threads that share a count, and of those that come after others with the same number. */
+static void test_every_taking_is_counted(void **state)
+{
+	struct us_thread t[COUNTERS];
+
+	(void)state;
+	for (unsigned int round = 1; round <= 2; round++) {
+		for (unsigned int i = 0; i < COUNTERS; i++)
+			assert_int_equal(us_thread_start(&t[i], "counter", -1, take_own_lock, NULL), 0);
+		for (unsigned int i = 0; i < COUNTERS; i++)
+			us_thread_join(&t[i]);
+		assert_int_equal(lock_class_acquired(&counted_class), round * COUNTERS * TAKINGS);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_every_taking_is_counted),
 		cmocka_unit_test(test_holder_inherits_the_priority_of_who_waits),
 	};
 
