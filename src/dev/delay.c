@@ -2,6 +2,10 @@
 /*
  * Holds each io back for a time before the device below gets it, as a slow disk would. Held ios
  * form a list in order of their deadlines; one thread submits those that are due.
+ *
+ * With a depth, so many are in service at once, and the others wait in the order in which they came.
+ * The service of one that waited begins when that of the one before it ended, not when the thread
+ * got to it: else a busy machine would make the disk slower than it says it is.
  */
 #include "dev/stack.h"
 
@@ -19,7 +23,9 @@ struct delay {
 	struct us_mutex lock;
 	struct us_cond wake;
 	/* protected by lock */
-	struct list_node held; /* of stack_io by priv, the deadline */
+	struct list_node held;	/* in service; of stack_io by priv, the deadline */
+	struct list_node queue; /* waiting for service; priv is when they came */
+	unsigned int nr_held;
 	struct rng rng;
 	bool stop;
 };
@@ -38,25 +44,50 @@ static uint64_t draw_delay(struct delay *d, uint64_t ns)
 	return (uint64_t)((double)ns * (1.0 + d->cfg.jitter * (2.0 * x - 1.0)));
 }
 
-static void delay_pass(struct stack_dev *s, struct dev_io *io)
+/* From `since` on it is in service. Called with the lock. */
+static void serve(struct delay *d, struct stack_io *w, uint64_t since)
 {
-	struct delay *d = to_delay(s);
-	struct stack_io *w = stack_get(s, io);
 	struct list_node *at;
 
-	if (!w)
-		return;
-	us_mutex_lock(&d->lock);
-	w->priv = clock_now_ns() + draw_delay(d, io->op == DEV_READ ? d->cfg.read_ns
-							       : d->cfg.write_ns);
+	w->priv = since + draw_delay(d, w->io.op == DEV_READ ? d->cfg.read_ns : d->cfg.write_ns);
 	/* From the tail: without jitter it is the last. Equal deadlines keep their order. */
 	for (at = d->held.prev; at != &d->held; at = at->prev)
 		if (list_entry(at, struct stack_io, node)->priv <= w->priv)
 			break;
 	list_insert_between(&w->node, at, at->next);
+	d->nr_held++;
 	if (d->held.next == &w->node)
 		us_cond_signal(&d->wake);
+}
+
+static void delay_pass(struct stack_dev *s, struct dev_io *io)
+{
+	struct delay *d = to_delay(s);
+	struct stack_io *w = stack_get(s, io);
+
+	if (!w)
+		return;
+	us_mutex_lock(&d->lock);
+	w->priv = clock_now_ns();
+	if (d->cfg.depth && d->nr_held >= d->cfg.depth)
+		list_add_tail(&d->queue, &w->node);
+	else
+		serve(d, w, w->priv);
 	us_mutex_unlock(&d->lock);
+}
+
+/* The service of w has ended. Called with the lock. */
+static void leave_service(struct delay *d, struct stack_io *w)
+{
+	struct stack_io *next;
+
+	list_del(&w->node);
+	d->nr_held--;
+	if (list_empty(&d->queue))
+		return;
+	next = list_first(&d->queue, struct stack_io, node);
+	list_del(&next->node);
+	serve(d, next, MAX(next->priv, w->priv));
 }
 
 /* The caller may block, so it is the one that waits. */
@@ -94,7 +125,7 @@ static void delay_thread(void *arg)
 			(void)us_cond_timedwait(&d->wake, &d->lock, w->priv - now);
 			continue;
 		}
-		list_del(&w->node);
+		leave_service(d, w);
 		us_mutex_unlock(&d->lock);
 		dev_submit(d->s.below, &w->io);
 		us_mutex_lock(&d->lock);
@@ -138,6 +169,7 @@ struct dev *dev_delay_create(struct dev *below, const struct delay_config *cfg, 
 	us_mutex_init(&d->lock, &delay_class);
 	us_cond_init(&d->wake);
 	list_init(&d->held);
+	list_init(&d->queue);
 	rng_init(&d->rng, cfg->seed);
 	*err = us_thread_start(&d->thread, "uswap-delay", -1, delay_thread, d);
 	if (*err) {

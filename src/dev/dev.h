@@ -234,6 +234,11 @@ struct delay_config {
 	uint64_t discard_ns;	    /* and to each discard */
 	uint64_t seed;
 	double jitter; /* 0..1: each delay is multiplied by 1 ± jitter */
+	/*
+	 * So many reads and writes are delayed at once, as by a disk that serves no more; others wait
+	 * for their turn. 0: any number. Discards neither wait nor count.
+	 */
+	unsigned int depth;
 };
 /* Owns below; a thread of its own completes ios later. */
 struct dev *dev_delay_create(struct dev *below, const struct delay_config *cfg, int *err);

@@ -357,6 +357,45 @@ static void order_done(struct dev_io *io)
 	gather_done(io);
 }
 
+/* As a disk that serves two at a time: six take as long as three, in the order of their coming. */
+static void test_delay_serves_no_more_than_its_depth(void **state)
+{
+	enum { N = 6 };
+	static struct dev_io io[N];
+	const uint64_t each = 20 * NSEC_PER_MSEC;
+	struct dev *d = delay_new(ram_new(), (struct delay_config){.write_ns = each, .depth = 2});
+	struct gather g = {.left = N};
+	uint64_t t0, ended;
+
+	(void)state;
+	pages_fill(buf, 1, 1);
+	t0 = clock_now_ns();
+	for (uint32_t i = 0; i < N; i++) {
+		io[i] = (struct dev_io){.op = DEV_WRITE, .slot = i + 1, .nr_pages = 1, .buf = buf,
+					.done = gather_done, .priv = &g};
+		dev_submit(d, &io[i]);
+	}
+	assert_true(clock_now_ns() - t0 < NSEC_PER_SEC); /* who submits does not wait */
+	gather_wait(&g);
+	ended = clock_now_ns() - t0;
+	assert_int_equal(g.failed, 0);
+	assert_int_equal(dev_pages(d), N);
+	assert_true(ended >= N / 2 * each);
+	assert_true(ended < N / 2 * each + NSEC_PER_SEC);
+	/* The places are free again: one alone waits for nobody. */
+	t0 = clock_now_ns();
+	assert_int_equal(dev_io_sync(d, DEV_WRITE, 1, 1, buf), 0);
+	ended = clock_now_ns() - t0;
+	assert_true(ended >= each);
+	assert_true(ended < each + NSEC_PER_SEC);
+	/* All that waits is served before the end. */
+	g = (struct gather){.left = N};
+	for (uint32_t i = 0; i < N; i++)
+		dev_submit(d, &io[i]);
+	gather_wait(&g);
+	dev_destroy(d);
+}
+
 static void test_delay_jitter_reorders(void **state)
 {
 	enum { N = 64 };
@@ -444,6 +483,7 @@ int main(void)
 		cmocka_unit_test(test_fault_corrupts_one_bit_of_a_read),
 		cmocka_unit_test(test_fault_corrupts_one_bit_of_what_is_stored),
 		cmocka_unit_test(test_delay_waits_and_does_not_block_the_submitter),
+		cmocka_unit_test(test_delay_serves_no_more_than_its_depth),
 		cmocka_unit_test(test_delay_jitter_reorders),
 		cmocka_unit_test(test_delay_refuses_jitter_out_of_range),
 		cmocka_unit_test(test_layers_stack),
