@@ -16,7 +16,7 @@
 /* ---- the word ---- */
 
 #define TURN_SET (1ull << 63) /* else it has never been used */
-#define MAX_TURN_CLUSTERS 16u
+#define MAX_TURNS 16u
 #define TICKET_CPUS_PER_PEER 4u
 
 struct turn_word {
@@ -121,14 +121,14 @@ static unsigned int pick_in_turn(struct queue_walk *w, uint64_t left, uint32_t n
 	return pos;
 }
 
-static uint32_t one_cluster(struct queue_walk *w, unsigned int pos)
+static uint32_t plain_turn(struct queue_walk *w, unsigned int pos)
 {
-	return QUEUE_QUOTA_PAGES;
+	return w->q->devs[w->l->number[pos]].turn_pages;
 }
 
 static unsigned int ring_pick(struct queue_walk *w, uint64_t left)
 {
-	return pick_in_turn(w, left, w->nr_pages, one_cluster);
+	return pick_in_turn(w, left, w->nr_pages, plain_turn);
 }
 
 /* ---- weighted ---- */
@@ -169,20 +169,24 @@ static uint64_t share(struct queue_walk *w, const struct shares *s, unsigned int
 }
 
 /*
- * The smallest share gets a cluster, the others in proportion, up to MAX_TURN_CLUSTERS: so a device
- * whose speed was measured wrongly is still used, and measured again.
+ * The smallest share gets one plain turn, the others in proportion, up to MAX_TURNS of them: so a
+ * device whose speed was measured wrongly is still used, and measured again. What is plain is what
+ * the shortest of the peers is.
  */
 static uint32_t weighted_turn(struct queue_walk *w, unsigned int pos)
 {
 	struct shares s = shares_of(w);
 	uint64_t own = share(w, &s, pos), least = own;
+	uint32_t plain = QUEUE_QUOTA_PAGES;
 
-	for (unsigned int i = 0; i < w->g->nr; i++)
+	for (unsigned int i = 0; i < w->g->nr; i++) {
 		least = MIN(least, share(w, &s, w->g->first + i));
+		plain = MIN(plain, plain_turn(w, w->g->first + i));
+	}
 	/* own <= least * MAX is asked first, so that nothing overflows. */
-	if (own / MAX_TURN_CLUSTERS >= least)
-		return MAX_TURN_CLUSTERS * QUEUE_QUOTA_PAGES;
-	return (uint32_t)(own * QUEUE_QUOTA_PAGES / least);
+	if (own / MAX_TURNS >= least)
+		return MAX_TURNS * plain;
+	return (uint32_t)(own * plain / least);
 }
 
 /* A turn need not be a multiple of the request: half of it left is enough, to be right on average. */
@@ -200,7 +204,8 @@ static unsigned int fill_pick(struct queue_walk *w, uint64_t left)
 
 static unsigned int node_pick(struct queue_walk *w, uint64_t left)
 {
-	uint64_t near = left & w->l->on_node[w->q->node_of_cpu[w->cpu]];
+	unsigned int node = w->home ? w->home - 1 : w->q->node_of_cpu[w->cpu];
+	uint64_t near = left & w->l->on_node[node];
 
 	return (unsigned int)__builtin_ctzll(near ? near : left);
 }

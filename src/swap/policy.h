@@ -5,15 +5,16 @@
  * What each does, and how far it heeds priority. "Alone" is without tiers; "in a tier" is where a
  * band of priorities is one tier.
  *
- *   queue         (the default) peers take turns of one cluster's worth of pages, each CPU by
- *                 itself. Alone: peers are the devices of one priority. In a tier: all of it;
- *                 priority does not count.
+ *   queue         (the default) peers take turns, each CPU by itself: of one cluster's worth of
+ *                 pages, or of what the device says (queue_dev_config). Alone: peers are the
+ *                 devices of one priority. In a tier: all of it; priority does not count.
  *   priority      the same, but priority is strict in a tier too.
  *   fill          one device after the other, higher priority first, then in order of swapon.
  *                 Alone and in a tier the same, but for large folios: within a tier one goes to
  *                 the next device rather than being split.
- *   node          devices of the CPU's node first, one after the other, then as fill. Alone:
- *                 among devices of one priority. In a tier: priority only breaks ties.
+ *   node          devices of the node first that the folio's program runs on, one after the
+ *                 other, then as fill. Alone: among devices of one priority. In a tier: priority
+ *                 only breaks ties.
  *   weighted      as queue, but turns are as long as the device's weight or, where no peer has
  *                 one, its measured speed says.
  *   plist-shared  one list for all, higher priority first. Each CPU stays with a device until it
@@ -29,6 +30,8 @@
 #define USWAP_SWAP_POLICY_H
 
 #include "base/util.h"
+
+#define QUEUE_MAX_NODES 64u /* NUMA nodes, for the policy `node` */
 
 enum queue_policy {
 	POLICY_DEFAULT, /* whatever holds above: the tier's, then the job's, then POLICY_QUEUE */

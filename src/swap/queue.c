@@ -70,7 +70,7 @@ struct queue *queue_create(const struct queue_config *cfg, int *err)
 		return NULL;
 	}
 	for (unsigned int c = 0; cfg->node_of_cpu && c < q->cfg.nr_cpus; c++)
-		q->node_of_cpu[c] = (uint8_t)(cfg->node_of_cpu(c) % QUEUE_MAX_NODES);
+		q->node_of_cpu[c] = (uint8_t)(cfg->node_of_cpu(cfg->host, c) % QUEUE_MAX_NODES);
 	us_mutex_init(&q->writer_lock, &writer_class);
 	us_mutex_init(&q->tag_lock, &tag_class);
 	tier_table_init(&q->tiers);
@@ -92,6 +92,11 @@ void queue_destroy(struct queue *q)
 	us_mutex_deinit(&q->tag_lock);
 	us_mutex_deinit(&q->writer_lock);
 	free_all(q);
+}
+
+unsigned int queue_node_of_cpu(const struct queue *q, unsigned int cpu)
+{
+	return cpu < q->cfg.nr_cpus ? q->node_of_cpu[cpu] : 0;
 }
 
 /* ---- closing and opening ---- */
@@ -275,7 +280,7 @@ static int walk(struct queue *q, const struct queue_layout *l, uint64_t open, un
 		const struct queue_req *req, struct queue_got *got)
 {
 	const struct queue_view *v = view_for(l, req);
-	struct queue_walk w = {.q = q, .l = l, .nr_pages = 1u << req->order};
+	struct queue_walk w = {.q = q, .l = l, .nr_pages = 1u << req->order, .home = req->home};
 
 	while (open) {
 		unsigned int best = (unsigned int)__builtin_ctzll(open);

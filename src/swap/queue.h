@@ -32,8 +32,7 @@
 #include "swap/tier.h"
 
 #define QUEUE_MAX_DEVS 64u  /* as many as the availability word has bits */
-#define QUEUE_MAX_NODES 64u
-#define QUEUE_QUOTA_PAGES 512u /* a turn: one cluster, so that a CPU fills whole clusters */
+#define QUEUE_QUOTA_PAGES 512u /* a turn: one cluster, where the device names no other */
 #define QUEUE_MAX_WEIGHT 1000u
 
 struct queue;
@@ -59,12 +58,16 @@ struct queue_config {
 	enum queue_policy policy;
 	unsigned int nr_cpus; /* 0: as many as the machine has */
 	/* Of a CPU, below QUEUE_MAX_NODES; NULL: all on node 0. Asked once, at the start. */
-	unsigned int (*node_of_cpu)(unsigned int cpu);
+	unsigned int (*node_of_cpu)(void *host, unsigned int cpu);
+	void *host; /* for node_of_cpu */
 };
 
 struct queue *queue_create(const struct queue_config *cfg, int *err);
 /* Nothing may be under way. Devices are left alone. Takes NULL. */
 void queue_destroy(struct queue *q);
+
+/* As queue_config.node_of_cpu said; 0 of a CPU beyond nr_cpus. */
+unsigned int queue_node_of_cpu(const struct queue *q, unsigned int cpu);
 
 /* ---- allocation ---- */
 
@@ -74,6 +77,7 @@ struct queue_req {
 	uint64_t denied; /* bit t: not from tier t (the complement of a mask of tier.h) */
 	enum queue_policy policy; /* of a process; holds where a tier names none */
 	bool quick;		  /* by queue_ops.alloc_quick */
+	unsigned int home;	  /* 1 + the node that it is for; 0: that of the calling CPU */
 };
 
 struct queue_got {
@@ -137,6 +141,11 @@ struct queue_dev_config {
 	int prio;  /* SWAP_PRIO_MIN..SWAP_PRIO_MAX; many of one priority are peers, also at SWAP_PRIO_MIN */
 	unsigned int weight; /* 1..QUEUE_MAX_WEIGHT; 0: none given */
 	int node; /* -1: no node's */
+	/*
+	 * How long its turn is, in pages; 0: QUEUE_QUOTA_PAGES. At least one folio in any case. Shorter
+	 * for what is slow, so that peers work side by side on what is in flight at one time.
+	 */
+	uint32_t turn_pages;
 };
 
 /*

@@ -124,6 +124,7 @@ struct queue_layout {
 struct queue_dev {
 	void *dev;
 	int prio, node;
+	uint32_t turn_pages;
 	uint64_t serial;
 	_Atomic uint32_t closed; /* why; written under tag_lock */
 	_Atomic uint32_t weight;
@@ -163,6 +164,7 @@ struct queue_walk {
 	uint32_t nr_pages;
 	unsigned int step;   /* devices tried in this group */
 	unsigned int cpu;    /* constant from the first step on, wherever the thread is moved to */
+	unsigned int home;   /* as queue_req.home */
 	unsigned int cursor; /* the ring policies: where this walk began in this group */
 };
 

@@ -204,7 +204,8 @@ void queue_publish(struct queue *q)
 static bool config_ok(const struct queue_dev_config *cfg)
 {
 	return cfg->prio >= SWAP_PRIO_MIN && cfg->prio <= SWAP_PRIO_MAX &&
-	       cfg->weight <= QUEUE_MAX_WEIGHT && cfg->node < (int)QUEUE_MAX_NODES;
+	       cfg->weight <= QUEUE_MAX_WEIGHT && cfg->node < (int)QUEUE_MAX_NODES &&
+	       cfg->turn_pages <= QUEUE_QUOTA_PAGES;
 }
 
 int queue_add(struct queue *q, unsigned int dev, const struct queue_dev_config *cfg)
@@ -222,6 +223,7 @@ int queue_add(struct queue *q, unsigned int dev, const struct queue_dev_config *
 	d->dev = cfg->dev;
 	d->prio = cfg->prio;
 	d->node = cfg->node;
+	d->turn_pages = cfg->turn_pages ? cfg->turn_pages : QUEUE_QUOTA_PAGES;
 	d->serial = ++q->last_serial;
 	atomic_store(&d->closed, 0);
 	atomic_store(&d->weight, cfg->weight);

@@ -228,8 +228,9 @@ static void test_fill_uses_one_device_up_before_the_next(void **state)
 	fake_end(q, d, 3);
 }
 
-static unsigned int second_node(unsigned int cpu)
+static unsigned int second_node(void *host, unsigned int cpu)
 {
+	(void)host;
 	return 1;
 }
 
@@ -260,6 +261,84 @@ static void test_node_uses_its_own_device_up_first(void **state)
 		assert_int_equal(fake_alloc(q, 0), 0);
 	assert_int_equal(fake_alloc(q, 0), 2);
 	fake_end(q, d, 4);
+}
+
+static unsigned int node_by_cpu(void *host, unsigned int cpu)
+{
+	return ((const unsigned int *)host)[cpu];
+}
+
+static void test_node_is_that_of_the_folio_where_it_has_one(void **state)
+{
+	const unsigned int nodes[3] = {0, 2, 63};
+	struct queue_config cfg = {.ops = &fake_queue_ops, .policy = POLICY_NODE, .nr_cpus = 3,
+				   .node_of_cpu = node_by_cpu, .host = (void *)nodes};
+	const int node_of_dev[4] = {2, 0, -1, 2}, order[4] = {0, 3, 1, 2};
+	struct fake_dev *d[4];
+	struct queue_req req = {0};
+	struct queue *q;
+	int err;
+
+	(void)state;
+	q = queue_create(&cfg, &err);
+	assert_non_null(q);
+	for (unsigned int c = 0; c < 3; c++)
+		assert_int_equal(queue_node_of_cpu(q, c), nodes[c]);
+	assert_int_equal(queue_node_of_cpu(q, 3), 0);
+	for (unsigned int i = 0; i < 4; i++) {
+		struct queue_dev_config dev = {.prio = SWAP_PRIO_MIN, .node = node_of_dev[i]};
+
+		d[i] = fake_dev_create(i, 100);
+		dev.dev = d[i];
+		assert_int_equal(queue_add(q, i, &dev), 0);
+	}
+	/* Its own ones in the order of swapon, then all others; whichever CPU asks. */
+	req.home = 1 + 2;
+	for (int i = 0; i < 400; i++)
+		assert_int_equal(fake_alloc_req(q, &req), order[i / 100]);
+	for (unsigned int i = 0; i < 4; i++)
+		fake_free(q, d[i], 100);
+	req.home = 1 + 0;
+	for (int i = 0; i < 200; i++)
+		assert_int_equal(fake_alloc_req(q, &req), i < 100 ? 1 : 0);
+	/* A node without devices: as fill. */
+	req.home = 1 + 63;
+	assert_int_equal(fake_alloc_req(q, &req), 2);
+	fake_end(q, d, 4);
+}
+
+static void test_turns_are_as_long_as_devices_say(void **state)
+{
+	static const uint32_t turn[3] = {64, 0, 32}, weight[3] = {2, 4, 1}; /* 0: a cluster */
+	struct queue_dev_config cfg = {.prio = 0, .node = -1};
+	struct queue *q = fake_queue(POLICY_QUEUE, 1);
+	struct fake_dev *d[3];
+
+	(void)state;
+	for (unsigned int i = 0; i < 3; i++) {
+		d[i] = fake_dev_create(i, 1 << 20);
+		cfg.dev = d[i];
+		cfg.turn_pages = turn[i];
+		assert_int_equal(queue_add(q, i, &cfg), 0);
+	}
+	for (int round = 0; round < 3; round++)
+		for (unsigned int i = 0; i < 3; i++)
+			for (uint32_t n = 0; n < (turn[i] ? turn[i] : 512); n++)
+				assert_int_equal(fake_alloc(q, 0), i);
+	/* A folio that is larger than a turn is one. */
+	for (unsigned int i = 0; i < 3; i++)
+		assert_int_equal(fake_alloc(q, 9), i);
+	assert_int_equal(fake_alloc(q, 7), 0);
+	/* Weights are of the shortest turn. */
+	assert_int_equal(queue_set_policy(q, POLICY_WEIGHTED), 0);
+	assert_int_equal(queue_set_weight(q, 0, 2), 0);
+	assert_int_equal(queue_set_weight(q, 1, 4), 0);
+	for (unsigned int i = 0; i < 3; i++)
+		for (uint32_t n = 0; n < 32 * weight[i]; n++)
+			assert_int_equal(fake_alloc(q, 0), i);
+	cfg.turn_pages = QUEUE_QUOTA_PAGES + 1;
+	assert_int_equal(queue_add(q, 3, &cfg), -EINVAL);
+	fake_end(q, d, 3);
 }
 
 /* Which part of 12 clusters, in orders that are mixed, each of three devices gets, in clusters. */
@@ -427,6 +506,8 @@ int main(void)
 		cmocka_unit_test(test_every_policy_plays_the_same_script),
 		cmocka_unit_test(test_random_histories_agree_with_a_model),
 		cmocka_unit_test(test_fill_uses_one_device_up_before_the_next),
+		cmocka_unit_test(test_node_is_that_of_the_folio_where_it_has_one),
+		cmocka_unit_test(test_turns_are_as_long_as_devices_say),
 		cmocka_unit_test(test_node_uses_its_own_device_up_first),
 		cmocka_unit_test(test_weighted_shares_by_weight),
 		cmocka_unit_test(test_weighted_shares_by_measured_speed),
