@@ -69,6 +69,7 @@ static int isolate(struct space *s, struct leaf *l, unsigned int idx, uint64_t v
 
 	if (r)
 		return r;
+	swap_set_home(s->mm->swap, e, atomic_load_explicit(&s->cpu, memory_order_relaxed));
 	it->va = va;
 	it->entry = e;
 	it->nr = (uint16_t)(1u << order);

@@ -36,6 +36,7 @@ static void follow(struct mm *mm, struct space *s, int me)
 	if (++s->services % SAMPLE_EVERY || !s->ops->program_cpu)
 		return;
 	cpu = s->ops->program_cpu(s);
+	atomic_store_explicit(&s->cpu, cpu, memory_order_relaxed);
 	to = cpu < 0 ? -1 : handler_for_cpu(mm, cpu);
 	if (to < 0 || to == me)
 		return;

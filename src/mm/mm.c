@@ -21,6 +21,7 @@ LOCK_CLASS(fills_class, "mm_fills", RANK_SPACES);
 struct mm_mutants mm_mutants;
 
 #define PROMPT_PAGES 256u
+#define MAX_AHEAD_PAGES 2048u
 
 /* ---- budget ---- */
 
@@ -174,6 +175,16 @@ static uint64_t cached_bytes(struct mm *mm)
 	return u.cached_bytes;
 }
 
+/*
+ * Pages of the cache that may be on their way to disks while the next ones are moved in. They have
+ * had most of their second chance, and still can be loaded from where they are: so half of what
+ * the cache may hold, which takes no more of the budget.
+ */
+static uint64_t ahead_pages(uint64_t target)
+{
+	return MIN(bytes_to_pages(target / 2), MAX_AHEAD_PAGES);
+}
+
 static int64_t mm_shrink(void *host, uint64_t nr_pages)
 {
 	struct mm *mm = host;
@@ -191,13 +202,22 @@ static int64_t mm_shrink(void *host, uint64_t nr_pages)
 	if (!moved)
 		target = 0;
 	if (after > target || full)
-		wrote = swap_writeout(mm->swap, full ? nr_pages : bytes_to_pages(after - target));
+		wrote = swap_writeout_ahead(mm->swap,
+					    full ? nr_pages : bytes_to_pages(after - target),
+					    ahead_pages(target));
 	atomic_store(&mm->out_of_room, wrote == -ENOSPC);
 	after = cached_bytes(mm);
 	freed = (int64_t)(moved << PAGE_SHIFT) + (int64_t)before - (int64_t)after;
 	if (freed <= 0 && wrote == -ENOSPC)
 		return -ENOSPC;
 	return MAX(freed, 0);
+}
+
+static void mm_settle(void *host)
+{
+	struct mm *mm = host;
+
+	(void)swap_writeout_settle(mm->swap);
 }
 
 static uint64_t mm_used_op(void *host)
@@ -238,7 +258,8 @@ static bool mm_oom(void *host)
 }
 
 static const struct reclaim_ops mm_reclaim_ops = {
-	.used = mm_used_op, .shrink = mm_shrink, .resume = mm_resume, .out_of_memory = mm_oom};
+	.used = mm_used_op, .shrink = mm_shrink, .resume = mm_resume, .out_of_memory = mm_oom,
+	.settle = mm_settle};
 
 /*
  * Test mode: everything leaves as fast as it can, for STORM_NS. An instruction may need several
@@ -367,6 +388,7 @@ struct space *space_create(struct mm *mm, const struct space_ops *ops, void *imp
 	s->impl = impl;
 	s->mm = mm;
 	s->fd = s->handler = -1;
+	atomic_store(&s->cpu, -1);
 	locality_init(&s->locality);
 	atomic_store(&s->refs, 1);
 	us_mutex_init(&s->batch_lock, &batch_class);

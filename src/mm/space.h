@@ -185,6 +185,7 @@ struct space {
 	int handler; /* which one serves it; -1: none */
 
 	_Atomic uint8_t swap_class; /* what its folios may use: swap_class(); the host's to set */
+	_Atomic int cpu; /* where its program was seen to run last, or -1 */
 	unsigned int services;	      /* the serving handler's */
 	uint64_t grace[MAX_HANDLERS]; /* after death; protected by mm->spaces_lock */
 	_Atomic uint64_t nr_faults;

@@ -19,6 +19,11 @@
 LOCK_CLASS(reclaim_class, "reclaim", RANK_RECLAIM);
 
 #define REST_NS (100 * NSEC_PER_MSEC)
+/*
+ * Runs that follow each other sooner than this find the writes of the one before under way: to wait
+ * for them in between would leave disks idle, and whoever faults meanwhile without an answer.
+ */
+#define SETTLE_NS (20 * NSEC_PER_MSEC)
 #define BACKOFF_MIN_NS (5 * NSEC_PER_MSEC)
 #define BACKOFF_MAX_NS (50 * NSEC_PER_MSEC)
 #define BATCH_MIN_PAGES 64u
@@ -137,9 +142,30 @@ static void run(struct reclaim *r)
 	}
 }
 
+static void settle(struct reclaim *r)
+{
+	if (r->ops->settle)
+		r->ops->settle(r->host);
+}
+
+/* Until there may be something to do. What is under way goes on a little before it is settled. */
+static void rest(struct reclaim *r, bool *under_way)
+{
+	if (r->kick || r->waiters)
+		return;
+	us_cond_timedwait(&r->wake, &r->lock, *under_way ? SETTLE_NS : REST_NS);
+	if (!*under_way || r->kick || r->waiters || r->stop)
+		return;
+	*under_way = false;
+	us_mutex_unlock(&r->lock);
+	settle(r);
+	us_mutex_lock(&r->lock);
+}
+
 static void kswapd(void *arg)
 {
 	struct reclaim *r = arg;
+	bool under_way = false;
 
 	r->watch = watch_start("kswapd");
 	us_mutex_lock(&r->lock);
@@ -147,8 +173,7 @@ static void kswapd(void *arg)
 		uint64_t used;
 		bool start;
 
-		if (!r->kick && !r->waiters)
-			us_cond_timedwait(&r->wake, &r->lock, REST_NS);
+		rest(r, &under_way);
 		r->kick = false;
 		start = r->waiters;
 		us_mutex_unlock(&r->lock);
@@ -160,9 +185,11 @@ static void kswapd(void *arg)
 			continue;
 		us_mutex_unlock(&r->lock);
 		run(r);
+		under_way = true;
 		us_mutex_lock(&r->lock);
 	}
 	us_mutex_unlock(&r->lock);
+	settle(r);
 	watch_stop(r->watch);
 }
 

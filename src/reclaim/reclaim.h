@@ -31,6 +31,8 @@ struct reclaim_ops {
 	 * returns true, or false when there is nobody to end.
 	 */
 	bool (*out_of_memory)(void *host);
+	/* No shrink() has followed for 20 ms: ends what the last ones left under way. May be NULL. */
+	void (*settle)(void *host);
 };
 
 struct watermarks {

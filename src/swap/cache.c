@@ -68,9 +68,10 @@ int cache_init(struct cache *c, uint64_t cap_bytes)
 	c->bufs_bytes = ids * sizeof(struct buf);
 	c->cold_bits_bytes = words * sizeof(uint64_t);
 	c->bufs = mem_reserve(c->bufs_bytes);
+	c->home = mem_reserve(ids);
 	c->cold_bits = mem_reserve(c->cold_bits_bytes);
 	us_mutex_init(&c->lock, &cache_class);
-	if (!c->bufs || !c->cold_bits)
+	if (!c->bufs || !c->home || !c->cold_bits)
 		return -ENOMEM;
 	for (unsigned int o = 0; o <= MAX_ORDER; o++) {
 		struct buf_region *r = &c->regions[o];
@@ -89,6 +90,7 @@ void cache_deinit(struct cache *c)
 	for (unsigned int o = 0; o <= MAX_ORDER; o++)
 		mem_release(c->regions[o].mem, c->regions[o].nr * order_bytes(o));
 	mem_release(c->bufs, c->bufs_bytes);
+	mem_release(c->home, c->bufs_bytes / sizeof(struct buf));
 	mem_release(c->cold_bits, c->cold_bits_bytes);
 	if (c->lock.cls)
 		us_mutex_deinit(&c->lock);
@@ -249,6 +251,7 @@ uint32_t cache_alloc(struct cache *c, unsigned int order)
 	}
 	if (id)
 		c->bufs[id] = (struct buf){.state = BUF_BUSY};
+	c->home[id] = 0;
 	us_mutex_unlock(&c->lock);
 	return id;
 }
@@ -370,7 +373,7 @@ uint64_t cache_metadata_bytes(struct cache *c)
 
 	us_mutex_lock(&c->lock);
 	for (unsigned int o = 0; o <= MAX_ORDER; o++)
-		n += align_up(c->touched_ids[o] * sizeof(struct buf), PAGE_SIZE);
+		n += align_up(c->touched_ids[o] * (sizeof(struct buf) + 1), PAGE_SIZE);
 	us_mutex_unlock(&c->lock);
 	return n + align_up(c->cold_bits_bytes, PAGE_SIZE);
 }

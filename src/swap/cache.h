@@ -11,7 +11,7 @@
  *   dropping  being given back
  * All but cold ones count in cache_held_bytes().
  *
- * Metadata: 16 bytes a buffer, touched with its first use.
+ * Metadata: 17 bytes a buffer, touched with its first use.
  * Locking: RANK_CACHE; pins and flags are under the lock of the entry's shard.
  * Context: never blocks on I/O, never allocates; may call madvise(2), without the lock.
  */
@@ -52,6 +52,8 @@ struct buf_region {
 struct cache {
 	struct buf *bufs; /* by id; [0] is never used */
 	size_t bufs_bytes;
+	/* By id: queue_req.home of the folio. Its filler's until it is queued, then its writer's. */
+	uint8_t *home;
 	uint64_t *cold_bits;
 	size_t cold_bits_bytes;
 	uint64_t cap_bytes, warm_cap_bytes;

@@ -26,7 +26,7 @@ void swap_usage(struct swap *s, struct swap_usage *u)
 	u->swapped_pages = atomic_load_explicit(&s->swapped_pages, memory_order_relaxed);
 	u->metadata_bytes = align_up(sizeof(*s), PAGE_SIZE) + entry_table_bytes(&s->table) +
 			    dedup_bytes(&s->dedup) + cache_metadata_bytes(&s->cache) +
-			    write_set_bytes(&s->writeout.set) + queue_bytes(s->queue) +
+			    writeout_bytes(&s->writeout) + queue_bytes(s->queue) +
 			    mover_bytes(&s->relocate_now->mover) +
 			    mover_bytes(&s->relocate_back->mover);
 	for (uint32_t i = 0; i < atomic_load(&s->nr_devs); i++) {

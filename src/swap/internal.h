@@ -4,8 +4,8 @@
  *
  * Locks, outermost first (each row is taken with no lock of a later row held):
  *   mover.lock      RANK_CACHE - 4   a mover's batch; held while its reads and writes are in flight
- *   writeout.lock   RANK_CACHE - 3   one writeout at a time; held while its writes are in flight,
- *                                    so nothing that a fault waits for takes it
+ *   writeout.lock   RANK_CACHE - 3   one writeout at a time; held while it waits for its writes, so
+ *                                    nothing that a fault waits for takes it
  *   relocator       RANK_CACHE - 2   making room by moving: by the writeout, or by the worker
  *   queue           RANK_CACHE - 3   its writers', who wait for walks; -1 of a plist (queue.h)
  *   devs_lock       RANK_CACHE - 1   numbers of devices, and their states
@@ -38,6 +38,7 @@
 #define WRITE_PIECES 64 /* of a folio that is split */
 #define JOIN_PAGES 32	/* single pages that share one io: several ios stay in flight */
 #define WRITE_PAGES 1024u /* 4 MiB */
+#define WRITE_BATCHES 16u
 /* After so many writes that failed with -EIO nothing new goes to a device. */
 #define MAX_WRITE_ERRORS 8
 /*
@@ -125,6 +126,7 @@ struct write_io {
 	uint32_t refused;    /* bit d: because it compresses poorly there */
 	uint32_t barred;     /* bit d: device d is not to take it, nor pieces of it */
 	unsigned int class;  /* which tiers may take it */
+	unsigned int home;   /* as queue_req.home */
 	unsigned int dev;    /* where it is being written; of one that stays there, always */
 	uint64_t start_ns;   /* 0: not measured */
 	uint32_t slot;
@@ -150,12 +152,23 @@ struct write_set {
 
 struct watch;
 
+/* Folios that were taken off the queue together, from then until their writes are judged. */
+struct write_batch {
+	struct write_set set;
+	struct write_io ios[WRITE_FOLIOS];
+	unsigned int nr;
+	uint32_t pages;
+};
+
 struct writeout {
 	struct us_mutex lock;
 	/* protected by lock */
-	struct write_set set;
-	struct write_io ios[WRITE_FOLIOS];
-	swp_t batch[WRITE_FOLIOS];
+	struct write_batch *batches; /* WRITE_BATCHES of them; memory comes with the first use */
+	struct write_batch *flying[WRITE_BATCHES]; /* in flight, in order of their start */
+	unsigned int nr_flying;
+	uint64_t flying_pages;
+	swp_t oldest[WRITE_FOLIOS];
+	_Atomic uint32_t nr_touched; /* of batches, the first ones; written under lock */
 };
 
 /* What a class of folios may use. Constant once its number is given out. */
@@ -302,6 +315,8 @@ void swap_dev_write_failed(struct swap_dev *sd, int err);
 
 int writeout_init(struct writeout *w) __must_check;
 void writeout_deinit(struct writeout *w);
+/* Memory of its batches, and of what is copied together for them. */
+uint64_t writeout_bytes(struct writeout *w);
 int write_set_init(struct write_set *set) __must_check;
 void write_set_deinit(struct write_set *set);
 /*

@@ -40,6 +40,7 @@ static struct queue_req request(struct swap *s, const struct write_io *wio, uint
 				  .skip = skip,
 				  .denied = c->denied,
 				  .policy = c->policy,
+				  .home = wio->home,
 				  .quick = wio->moving || wio->piece};
 }
 

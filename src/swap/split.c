@@ -82,6 +82,7 @@ static unsigned int gather(struct swap *s, struct write_set *set, swp_t first,
 				.swap = s, .entry = e, .mem = mem, .order = p->order,
 				.tried = folio->barred, .tried_last = folio->barred,
 				.barred = folio->barred, .class = folio->class,
+				.home = folio->home,
 				.moving = folio->moving,
 				.piece = true};
 		mem += PAGE_SIZE << p->order;

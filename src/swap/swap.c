@@ -61,7 +61,9 @@ struct swap *swap_create(const struct swap_config *cfg, int *err)
 	gate_init(&s->split_gate);
 	for (unsigned int i = 0; i < MAX_DEVS; i++)
 		gate_init(&s->devs[i].gate);
-	s->queue = queue_create(&(struct queue_config){.ops = &swap_queue_ops}, err);
+	s->queue = queue_create(&(struct queue_config){.ops = &swap_queue_ops,
+						       .node_of_cpu = cfg->node_of_cpu,
+						       .host = cfg->host}, err);
 	if (!*err)
 		*err = entry_table_init(&s->table, s->cfg.max_entries);
 	if (!*err)
@@ -111,6 +113,13 @@ void swap_destroy(struct swap *s)
 }
 
 /* ---- into the cache ---- */
+
+void swap_set_home(struct swap *s, swp_t e, int cpu)
+{
+	if (cpu >= 0)
+		s->cache.home[entry_of(&s->table, e)->slot] =
+			(uint8_t)(1 + queue_node_of_cpu(s->queue, (unsigned int)cpu));
+}
 
 int swap_new(struct swap *s, unsigned int order, unsigned int class, swp_t *e, void **buf)
 {

@@ -17,7 +17,7 @@
  * Not its job: which page leaves and when (src/reclaim), whose address it is (src/mm).
  *
  * Locking: everything here is callable from any thread with RANK_SPACE or lower held, except
- *   swap_writeout() and swap_destroy(), which the reclaim thread calls with no lock held.
+ *   swap_writeout(), its kin, and swap_destroy(), which the reclaim thread calls with no lock held.
  * Context: nothing uses malloc after swap_create(). swap_load() and swap_put() do not block on I/O.
  */
 #ifndef USWAP_SWAP_SWAP_H
@@ -37,6 +37,9 @@ struct swap_config {
 	uint64_t cache_bytes;	/* most that the swap cache may hold, raw; >= 4 MiB */
 	uint32_t max_entries;	/* 0: 2^28 (address space only) */
 	bool no_worker;		/* tests: nothing happens in the background */
+	/* As in queue_config: for the policy `node`. NULL: all CPUs are on node 0. */
+	unsigned int (*node_of_cpu)(void *host, unsigned int cpu);
+	void *host; /* for node_of_cpu */
 };
 
 struct swap *swap_create(const struct swap_config *cfg, int *err);
@@ -46,6 +49,7 @@ void swap_destroy(struct swap *s);
 struct swap_on_config {
 	int prio;	     /* SWAP_PRIO_MIN..SWAP_PRIO_MAX; higher first, equal ones are peers */
 	unsigned int weight; /* 1..1000, for the policy `weighted`; 0: none given */
+	int node;	     /* for the policy `node`; below QUEUE_MAX_NODES; -1: no node's */
 };
 
 /*
@@ -83,6 +87,12 @@ int swap_class(struct swap *s, const char *const *names, unsigned int n, enum qu
 	__must_check;
 
 /* ---- into the cache ---- */
+
+/*
+ * The CPU that the program of a folio runs on, for the policy `node`; -1: not known, it is that of
+ * whoever writes the folio. Between swap_new() and swap_seal().
+ */
+void swap_set_home(struct swap *s, swp_t e, int cpu);
 
 /*
  * A new CACHED entry of the given order, in state "being filled": its buffer is the caller's to
@@ -201,6 +211,16 @@ bool swap_first_in_memory(struct swap *s);
  * goes to the tail.
  */
 int64_t swap_writeout(struct swap *s, uint64_t nr_pages);
+/*
+ * The same, but leaves writes of up to `ahead` more pages in flight, so that devices go on working
+ * while the caller finds the next folios: what such writes have stored is counted by the call that
+ * comes to know of it. A folio in flight stays in the cache, and can be loaded, until then; so who
+ * calls this calls it again soon, or swap_writeout_settle() when he has no more. 0 and errors as
+ * above; nothing is in flight then.
+ */
+int64_t swap_writeout_ahead(struct swap *s, uint64_t nr_pages, uint64_t ahead);
+/* Waits for all that is in flight. Returns the pages that left the cache. */
+uint64_t swap_writeout_settle(struct swap *s);
 
 /*
  * False when folios of that order are likely to find no aligned run on any device: make smaller

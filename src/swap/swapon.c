@@ -109,6 +109,17 @@ static void reset(struct swap_dev *sd, int prio)
 	atomic_store(&sd->reclaim_wanted, false);
 }
 
+/*
+ * Turns of a disk are as short as its writes allow to be large (JOIN_PAGES, twice, so that two are in
+ * flight there): what is written at one time, some hundred pages, then keeps every peer at work. What
+ * follows on one disk follows there all the same, since each CPU has a cluster of its own on each
+ * device. Memory works while it is called, so its turns are for the sake of the cluster alone.
+ */
+static uint32_t turn_pages(const struct dev *d)
+{
+	return dev_in_memory(d) ? 0 : 2 * JOIN_PAGES;
+}
+
 int swap_on(struct swap *s, struct dev *d, const struct swap_on_config *cfg)
 {
 	struct swap_dev *sd;
@@ -128,7 +139,8 @@ int swap_on(struct swap *s, struct dev *d, const struct swap_on_config *cfg)
 				&(struct queue_dev_config){.dev = sd,
 							   .prio = cfg->prio,
 							   .weight = cfg->weight,
-							   .node = -1});
+							   .node = cfg->node,
+							   .turn_pages = turn_pages(d)});
 		if (err)
 			swap_dev_deinit_slots(sd);
 	}

@@ -7,6 +7,11 @@
  * buffer until its entry says DEVICE. The reference makes sure that nobody frees the entry
  * meanwhile; if ours was the last one, dropping it frees slot or buffer, whatever it has by then.
  *
+ * Several batches may be in flight, so that the devices of a ring all have work, and go on having it
+ * while the next folios are looked for. They have nothing in common but the lock, under which they
+ * are started and judged, so in which order they end does not matter. What bounds them is the cache:
+ * a folio in flight has its buffer.
+ *
  * Single pages that were given neighbouring slots of a disk are copied together and written with
  * one io: a copy costs less than a microsecond a page, an io of its own some tens.
  */
@@ -57,19 +62,33 @@ void write_set_trim(struct write_set *set)
 
 int writeout_init(struct writeout *w)
 {
-	int r = write_set_init(&w->set);
-
-	if (!r)
-		us_mutex_init(&w->lock, &writeout_class);
-	return r;
+	w->batches = mem_reserve(WRITE_BATCHES * sizeof(*w->batches));
+	if (!w->batches)
+		return -ENOMEM;
+	us_mutex_init(&w->lock, &writeout_class);
+	/* The first one is always there. */
+	atomic_store(&w->nr_touched, 1);
+	return write_set_init(&w->batches[0].set);
 }
 
 void writeout_deinit(struct writeout *w)
 {
 	if (!w->lock.cls)
 		return;
-	write_set_deinit(&w->set);
+	for (uint32_t i = 0; i < atomic_load(&w->nr_touched); i++)
+		write_set_deinit(&w->batches[i].set);
+	mem_release(w->batches, WRITE_BATCHES * sizeof(*w->batches));
 	us_mutex_deinit(&w->lock);
+}
+
+uint64_t writeout_bytes(struct writeout *w)
+{
+	uint32_t nr = atomic_load(&w->nr_touched);
+	uint64_t bytes = nr * align_up(sizeof(struct write_batch), PAGE_SIZE);
+
+	for (uint32_t i = 0; i < nr; i++)
+		bytes += write_set_bytes(&w->batches[i].set);
+	return bytes;
 }
 
 /* ---- waiting ---- */
@@ -210,33 +229,45 @@ static void submit_placed(struct swap *s, struct write_set *set, struct write_io
 	}
 }
 
+/* Places and submits those that are WRITE_IDLE. */
+static void start_ios(struct swap *s, struct write_set *set, struct write_io *ios, unsigned int n)
+{
+	atomic_store(&set->pending, 1);
+	for (unsigned int i = 0; i < n; i++)
+		if (ios[i].state == WRITE_IDLE && !swap_place(s, &ios[i]))
+			ios[i].state = WRITE_FAILED;
+	submit_placed(s, set, ios, n);
+}
+
+/* Waits and judges. True: some were refused, and are WRITE_IDLE again. */
+static bool end_ios(struct swap *s, struct write_set *set, struct write_io *ios, unsigned int n)
+{
+	bool again = false;
+
+	wait_for_writes(set);
+	for (unsigned int i = 0; i < n; i++) {
+		int err;
+
+		if (ios[i].state != WRITE_SUBMITTED)
+			continue;
+		err = ios[i].lead->io.result;
+		if (err) {
+			refused(s, &ios[i], err);
+			again = true;
+		} else {
+			ios[i].state = WRITE_STORED;
+			count_written(s, &ios[i]);
+		}
+	}
+	return again;
+}
+
 void write_ios(struct swap *s, struct write_set *set, struct write_io *ios, unsigned int n)
 {
-	bool again;
-	int err;
-
 	swap_devs_look_again(s);
-	do {
-		again = false;
-		atomic_store(&set->pending, 1);
-		for (unsigned int i = 0; i < n; i++)
-			if (ios[i].state == WRITE_IDLE && !swap_place(s, &ios[i]))
-				ios[i].state = WRITE_FAILED;
-		submit_placed(s, set, ios, n);
-		wait_for_writes(set);
-		for (unsigned int i = 0; i < n; i++) {
-			if (ios[i].state != WRITE_SUBMITTED)
-				continue;
-			err = ios[i].lead->io.result;
-			if (err) {
-				refused(s, &ios[i], err);
-				again = true;
-			} else {
-				ios[i].state = WRITE_STORED;
-				count_written(s, &ios[i]);
-			}
-		}
-	} while (again);
+	do
+		start_ios(s, set, ios, n);
+	while (end_ios(s, set, ios, n));
 }
 
 /* ---- batches ---- */
@@ -253,7 +284,8 @@ static void prepare(struct swap *s, struct write_io *wio, swp_t e)
 				 .buf = p->slot,
 				 .mem = cache_mem(&s->cache, p->slot, p->order),
 				 .order = p->order,
-				 .class = p->class};
+				 .class = p->class,
+				 .home = s->cache.home[p->slot]};
 	entry_unlock(&s->table, e);
 }
 
@@ -282,7 +314,7 @@ static void leave_cache(struct swap *s, struct write_io *wio, enum entry_kind ki
 }
 
 /* Nobody took the folio whole. Returns true if it was stored in pieces. */
-static bool store_in_pieces(struct swap *s, struct write_io *wio)
+static bool store_in_pieces(struct swap *s, struct write_set *set, struct write_io *wio)
 {
 	swp_t first;
 
@@ -290,7 +322,7 @@ static bool store_in_pieces(struct swap *s, struct write_io *wio)
 		return false;
 	atomic_fetch_add_explicit(&order_stats[wio->order].swpout_fallback, 1,
 				  memory_order_relaxed);
-	first = split_write(s, &s->writeout.set, wio);
+	first = split_write(s, set, wio);
 	if (first) {
 		split_set_owner(s, first, wio->entry);
 		leave_cache(s, wio, ENTRY_SPLIT, first);
@@ -298,34 +330,87 @@ static bool store_in_pieces(struct swap *s, struct write_io *wio)
 	return first;
 }
 
-/* Returns the pages that left the cache. */
-static uint64_t write_batch(struct swap *s, unsigned int n)
+/* What has become of one folio. Returns the pages that left the cache. */
+static uint64_t settle_folio(struct swap *s, struct write_set *set, struct write_io *wio)
+{
+	uint64_t left = 1u << wio->order;
+
+	if (wio->state == WRITE_STORED) {
+		/*
+		 * The owner first: as soon as the entry names the slots somebody may move it
+		 * and free them. Who finds it by its owner too early sees that it is cached.
+		 */
+		clusters_set_owner(&s->devs[wio->dev].clusters, wio->slot, wio->order, wio->entry);
+		leave_cache(s, wio, ENTRY_DEVICE, wio->slot);
+	} else if (!store_in_pieces(s, set, wio)) {
+		cache_queue(&s->cache, wio->buf, wio->entry);
+		left = 0;
+	}
+	swap_put(s, wio->entry, 1);
+	return left;
+}
+
+/* One that is not in flight; there is one. */
+static struct write_batch *free_batch(struct writeout *w)
+{
+	uint32_t nr = atomic_load(&w->nr_touched);
+
+	for (uint32_t i = 0; i < nr; i++)
+		if (!w->batches[i].nr)
+			return &w->batches[i];
+	if (write_set_init(&w->batches[nr].set))
+		return NULL;
+	atomic_store(&w->nr_touched, nr + 1);
+	return &w->batches[nr];
+}
+
+/* Submits about nr_pages of the oldest folios. Returns how many folios. */
+static unsigned int start_batch(struct swap *s, uint64_t nr_pages, uint64_t *scan)
 {
 	struct writeout *w = &s->writeout;
+	struct write_batch *b = free_batch(w);
+
+	if (!b)
+		return 0;
+	b->nr = cache_take_oldest(&s->cache, &s->table, w->oldest, WRITE_FOLIOS, nr_pages, scan);
+	if (!b->nr)
+		return 0;
+	b->pages = 0;
+	for (unsigned int i = 0; i < b->nr; i++) {
+		prepare(s, &b->ios[i], w->oldest[i]);
+		b->pages += 1u << b->ios[i].order;
+	}
+	swap_devs_look_again(s);
+	start_ios(s, &b->set, b->ios, b->nr);
+	w->flying[w->nr_flying++] = b;
+	w->flying_pages += b->pages;
+	return b->nr;
+}
+
+/* Waits for flying[at], and writes elsewhere what was refused. Returns the pages that left. */
+static uint64_t end_batch(struct swap *s, unsigned int at)
+{
+	struct writeout *w = &s->writeout;
+	struct write_batch *b = w->flying[at];
 	uint64_t left = 0;
 
-	for (unsigned int i = 0; i < n; i++)
-		prepare(s, &w->ios[i], w->batch[i]);
-	write_ios(s, &w->set, w->ios, n);
-	for (unsigned int i = 0; i < n; i++) {
-		struct write_io *wio = &w->ios[i];
+	if (end_ios(s, &b->set, b->ios, b->nr))
+		write_ios(s, &b->set, b->ios, b->nr);
+	for (unsigned int i = 0; i < b->nr; i++)
+		left += settle_folio(s, &b->set, &b->ios[i]);
+	memmove(&w->flying[at], &w->flying[at + 1],
+		(--w->nr_flying - at) * sizeof(w->flying[0]));
+	w->flying_pages -= b->pages;
+	b->nr = 0;
+	return left;
+}
 
-		if (wio->state == WRITE_STORED) {
-			/*
-			 * The owner first: as soon as the entry names the slots somebody may move it
-			 * and free them. Who finds it by its owner too early sees that it is cached.
-			 */
-			clusters_set_owner(&s->devs[wio->dev].clusters, wio->slot, wio->order,
-					   wio->entry);
-			leave_cache(s, wio, ENTRY_DEVICE, wio->slot);
-			left += 1u << wio->order;
-		} else if (store_in_pieces(s, wio)) {
-			left += 1u << wio->order;
-		} else {
-			cache_queue(&s->cache, wio->buf, wio->entry);
-		}
-		swap_put(s, wio->entry, 1);
-	}
+static uint64_t end_all_batches(struct swap *s)
+{
+	uint64_t left = 0;
+
+	while (s->writeout.nr_flying)
+		left += end_batch(s, 0);
 	return left;
 }
 
@@ -350,32 +435,59 @@ static void check_clusters(struct swap *s)
 }
 #endif
 
-int64_t swap_writeout(struct swap *s, uint64_t nr_pages)
+/* May another batch be started? One always, others as long as they are ahead. */
+static uint64_t startable(struct writeout *w, uint64_t want, uint64_t ahead)
+{
+	want = MIN(want, WRITE_PAGES);
+	if (!w->nr_flying)
+		return want;
+	if (w->nr_flying == WRITE_BATCHES || w->flying_pages >= ahead)
+		return 0;
+	return MIN(want, ahead - w->flying_pages);
+}
+
+/* Once through the queue. *attempted counts folios. Returns the pages that left the cache. */
+static uint64_t write_queued(struct swap *s, uint64_t nr_pages, uint64_t ahead, uint64_t queued,
+			     uint64_t *attempted)
 {
 	struct writeout *w = &s->writeout;
-	uint64_t left = 0, attempted = 0, queued;
+	uint64_t left = 0, scan = queued;
+
+	for (;;) {
+		uint64_t have = left + w->flying_pages, goal = nr_pages + ahead, pages = 0;
+		unsigned int n = 0;
+
+		if (have < goal && scan)
+			pages = startable(w, goal - have, ahead);
+		if (pages)
+			n = start_batch(s, pages, &scan);
+		*attempted += n;
+		if (n)
+			continue;
+		if (!w->nr_flying || (left >= nr_pages && w->flying_pages <= ahead))
+			return left;
+		left += end_batch(s, 0);
+		if (pages)
+			scan = 0; /* the queue has no more for us */
+	}
+}
+
+int64_t swap_writeout_ahead(struct swap *s, uint64_t nr_pages, uint64_t ahead)
+{
+	struct writeout *w = &s->writeout;
+	uint64_t left = 0, attempted, queued;
 
 	us_mutex_lock(&w->lock);
 	queued = cache_nr_queued(&s->cache);
 	if (queued && !any_usable(s)) {
+		left = end_all_batches(s);
 		us_mutex_unlock(&w->lock);
-		return -ENOSPC;
+		return left ? (int64_t)left : -ENOSPC;
 	}
+	attempted = w->nr_flying;
 	/* The second pass is for when every folio got its second chance in the first. */
-	for (int pass = 0; pass < 2 && !attempted; pass++) {
-		uint64_t scan = queued;
-
-		while (left < nr_pages && scan) {
-			uint64_t want = MIN(nr_pages - left, WRITE_PAGES);
-			unsigned int n = cache_take_oldest(&s->cache, &s->table, w->batch,
-							   WRITE_FOLIOS, want, &scan);
-
-			if (!n)
-				break;
-			attempted += n;
-			left += write_batch(s, n);
-		}
-	}
+	for (int pass = 0; pass < 2 && (!pass || !attempted); pass++)
+		left += write_queued(s, nr_pages - MIN(nr_pages, left), ahead, queued, &attempted);
 	if (left)
 		compact_some(s);
 	us_mutex_unlock(&w->lock);
@@ -383,4 +495,19 @@ int64_t swap_writeout(struct swap *s, uint64_t nr_pages)
 	check_clusters(s);
 #endif
 	return !left && attempted ? -ENOSPC : (int64_t)left;
+}
+
+int64_t swap_writeout(struct swap *s, uint64_t nr_pages)
+{
+	return swap_writeout_ahead(s, nr_pages, 0);
+}
+
+uint64_t swap_writeout_settle(struct swap *s)
+{
+	uint64_t left;
+
+	us_mutex_lock(&s->writeout.lock);
+	left = end_all_batches(s);
+	us_mutex_unlock(&s->writeout.lock);
+	return left;
 }

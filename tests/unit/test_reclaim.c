@@ -14,7 +14,8 @@
 struct host {
 	_Atomic uint64_t used;
 	_Atomic uint64_t freeable; /* what shrink() can still free */
-	atomic_int shrinks, resumes, ooms, waiting;
+	atomic_int shrinks, resumes, ooms, waiting, settles;
+	atomic_bool under_way; /* since the last settle() */
 	atomic_bool enospc, oom_frees;
 	_Atomic uint64_t max_batch, min_free_at_resume;
 	_Atomic uint64_t limit;
@@ -33,6 +34,7 @@ static int64_t host_shrink(void *p, uint64_t nr_pages)
 	uint64_t n = MIN(nr_pages * PAGE_SIZE, atomic_load(&h->freeable));
 
 	atomic_fetch_add(&h->shrinks, 1);
+	atomic_store(&h->under_way, true);
 	if (nr_pages > atomic_load(&h->max_batch))
 		atomic_store(&h->max_batch, nr_pages);
 	if (!n)
@@ -63,7 +65,15 @@ static bool host_oom(void *p)
 	return atomic_load(&h->oom_frees);
 }
 
-static const struct reclaim_ops ops = {host_used, host_shrink, host_resume, host_oom};
+static void host_settle(void *p)
+{
+	struct host *h = p;
+
+	atomic_fetch_add(&h->settles, 1);
+	atomic_store(&h->under_way, false);
+}
+
+static const struct reclaim_ops ops = {host_used, host_shrink, host_resume, host_oom, host_settle};
 
 static void start(struct reclaim *r, struct host *h, uint64_t limit, uint64_t used,
 		  uint64_t freeable)
@@ -117,6 +127,27 @@ static void test_rests_above_low_and_runs_to_high(void **state)
 	assert_true(h.used > MIB(512) - wm.high - MIB(1));
 	assert_true(h.max_batch <= 1024);
 	reclaim_stop(&r);
+}
+
+static void test_settles_what_is_under_way_before_it_rests(void **state)
+{
+	struct reclaim r;
+	struct host h;
+
+	(void)state;
+	start(&r, &h, MIB(512), MIB(512) + MIB(20), MIB(100));
+	reclaim_poke(&r, h.used);
+	wait_for(h.settles);
+	assert_true(h.shrinks > 1);
+	assert_int_equal(h.settles, 1); /* not after each */
+	assert_false(h.under_way);
+	/* Also when it is stopped in the middle. */
+	atomic_store(&h.freeable, 0);
+	atomic_store(&h.used, MIB(600));
+	reclaim_need(&r);
+	wait_for(h.under_way);
+	reclaim_stop(&r);
+	assert_false(h.under_way);
 }
 
 static void test_notices_without_a_poke(void **state)
@@ -232,6 +263,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_watermarks_follow_the_limit),
 		cmocka_unit_test(test_rests_above_low_and_runs_to_high),
+		cmocka_unit_test(test_settles_what_is_under_way_before_it_rests),
 		cmocka_unit_test(test_notices_without_a_poke),
 		cmocka_unit_test(test_waiting_faults_go_on_above_min_only),
 		cmocka_unit_test(test_no_wake_up_is_lost),

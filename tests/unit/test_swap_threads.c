@@ -76,8 +76,9 @@ static void writer(void *arg)
 {
 	(void)arg;
 	while (!atomic_load(&stop))
-		if (swap_writeout(s, 100) <= 0)
+		if (swap_writeout_ahead(s, 100, 200) <= 0)
 			clock_sleep_ns(50 * NSEC_PER_USEC);
+	(void)swap_writeout_settle(s);
 }
 
 static void test_threads_share_entries(void **state)
