@@ -25,11 +25,13 @@ static const char usage[] =
 	"\n"
 	"  --ram SIZE          the job's RAM (default: 85% of what is available)\n"
 	"  --swap SPEC         a swap device; may be given several times:\n"
-	"                        zram[:SIZE][,prio=N][,weight=N][,codec=lz4|zstd[:LEVEL]]\n"
-	"                        file:PATH[:SIZE][,prio=N][,weight=N][,force][,keep]\n"
+	"                        zram[:SIZE][,prio=N][,weight=N][,node=N][,codec=lz4|zstd[:LEVEL]]\n"
+	"                        file:PATH[:SIZE][,prio=N][,weight=N][,node=N][,force][,keep]\n"
 	"                      (default: zram above a growing file in /var/tmp)\n"
 	"  --queue-policy P    which of several devices takes the next folio: queue (default),\n"
 	"                      priority, weighted, fill, node, plist-shared, plist-percpu\n"
+	"  --cpu-nodes N[,N]...\n"
+	"                      the NUMA node of each CPU, over and over (default: as it is)\n"
 	"  --tier NAME=PRIO[-PRIO][,policy=P]\n"
 	"                      devices of these priorities are one tier; several times\n"
 	"  --allow-tiers A,B   the tiers that COMMAND and what it starts may use (default: all)\n"
@@ -48,6 +50,7 @@ enum {
 	OPT_SWAP,
 	OPT_ORDER,
 	OPT_QUEUE_POLICY,
+	OPT_CPU_NODES,
 	OPT_TIER,
 	OPT_ALLOW_TIERS,
 	OPT_STRICT,
@@ -61,6 +64,7 @@ static const struct cli_opt options[] = {
 	{"ram", 0, true, OPT_RAM},	   {"swap", 0, true, OPT_SWAP},
 	{"order", 0, true, OPT_ORDER},	   {"strict", 0, false, OPT_STRICT},
 	{"queue-policy", 0, true, OPT_QUEUE_POLICY},
+	{"cpu-nodes", 0, true, OPT_CPU_NODES},
 	{"tier", 0, true, OPT_TIER},
 	{"allow-tiers", 0, true, OPT_ALLOW_TIERS},
 	{"report", 0, true, OPT_REPORT},   {"verbose", 'v', false, OPT_VERBOSE},
@@ -111,6 +115,26 @@ static int set_queue_policy(struct run_config *cfg, const char *text)
 	if (policy_parse(&w, &cfg->queue_policy, &err))
 		return cli_fail("--queue-policy: %s", err.text);
 	return 0;
+}
+
+static int set_cpu_nodes(struct run_config *cfg, const char *text)
+{
+	const char *from = text;
+
+	for (unsigned int n = 0; n < SUPER_MAX_CPU_NODES; n++) {
+		size_t len = strcspn(from, ",");
+		uint64_t node;
+
+		if (!cli_parse_uint(from, len, QUEUE_MAX_NODES - 1, &node))
+			break;
+		cfg->cpu_node[n] = (uint8_t)node;
+		cfg->nr_cpu_nodes = n + 1;
+		if (!from[len])
+			return 0;
+		from += len + 1;
+	}
+	return cli_fail("--cpu-nodes '%s': use numbers from 0 to %u, at most %u, with commas between "
+			"them", text, QUEUE_MAX_NODES - 1, SUPER_MAX_CPU_NODES);
 }
 
 static int add_tier(struct run_config *cfg, const char *text)
@@ -179,6 +203,8 @@ static int apply_option(struct run_config *cfg, int id, const char *arg, uint64_
 		return set_order(cfg, arg);
 	case OPT_QUEUE_POLICY:
 		return set_queue_policy(cfg, arg);
+	case OPT_CPU_NODES:
+		return set_cpu_nodes(cfg, arg);
 	case OPT_TIER:
 		return add_tier(cfg, arg);
 	case OPT_ALLOW_TIERS:

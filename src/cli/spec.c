@@ -12,6 +12,7 @@
 
 #define MAX_ZSTD_LEVEL 19
 #define MAX_WEIGHT 1000u
+#define MAX_DELAY_DEPTH 1024u
 /* Slot 0 is never used, so one page is not enough. */
 #define MIN_SWAP_BYTES (2 * PAGE_SIZE)
 
@@ -48,6 +49,17 @@ static int parse_weight(struct swap_spec *out, const struct word *v, struct pars
 		return parse_fail(err, "weight '%.*s' at position %zu is not a number from 1 to %u",
 				  QUOTE(v), position(v), MAX_WEIGHT);
 	out->weight = (unsigned int)weight;
+	return 0;
+}
+
+static int parse_node(struct swap_spec *out, const struct word *v, struct parse_error *err)
+{
+	uint64_t node;
+
+	if (!cli_parse_uint(v->s, v->len, QUEUE_MAX_NODES - 1, &node))
+		return parse_fail(err, "node '%.*s' at position %zu is not a number from 0 to %u",
+				  QUOTE(v), position(v), QUEUE_MAX_NODES - 1);
+	out->node = (int)node;
 	return 0;
 }
 
@@ -186,6 +198,19 @@ static int parse_delay_discard(struct swap_spec *out, const struct word *v, stru
 	return parse_delay(out, v, &out->delay.discard_ns, err);
 }
 
+static int parse_delay_depth(struct swap_spec *out, const struct word *v, struct parse_error *err)
+{
+	uint64_t depth;
+
+	if (!cli_parse_uint(v->s, v->len, MAX_DELAY_DEPTH, &depth) || !depth)
+		return parse_fail(err,
+				  "delay-depth '%.*s' at position %zu is not a number from 1 to %u",
+				  QUOTE(v), position(v), MAX_DELAY_DEPTH);
+	out->has_delay = true;
+	out->delay.depth = (unsigned int)depth;
+	return 0;
+}
+
 static int parse_no_io_uring(struct swap_spec *out, const struct word *v, struct parse_error *err)
 {
 	out->no_io_uring = true;
@@ -229,6 +254,7 @@ static const struct key {
 	{"keep", ON_FILE, false, parse_keep},
 	{"discard", ON_DISK, true, parse_discard},
 	{"weight", ON_ALL, true, parse_weight},
+	{"node", ON_ALL, true, parse_node},
 	{"no-io-uring", ON_ALL, false, parse_no_io_uring},
 	{"no-direct", ON_ZRAM | ON_FILE, false, parse_no_direct},
 	{"fault-read", ON_ALL, true, parse_fault_read},
@@ -242,6 +268,7 @@ static const struct key {
 	{"delay-read", ON_ALL, true, parse_delay_read},
 	{"delay-write", ON_ALL, true, parse_delay_write},
 	{"delay-discard", ON_DISK, true, parse_delay_discard},
+	{"delay-depth", ON_ALL, true, parse_delay_depth},
 };
 _Static_assert(ARRAY_SIZE(keys) <= 32, "seen is a bit per key");
 
@@ -418,6 +445,7 @@ int spec_parse(const char *text, uint64_t available, struct swap_spec *out,
 
 	memset(out, 0, sizeof(*out));
 	out->prio = -1;
+	out->node = -1;
 	rc = parse_fields(out, &fields, available, err);
 	while (!rc && from < all.len) {
 		struct word rest = sub_word(&all, from + 1, all.len - from - 1);

@@ -7,8 +7,9 @@
  *
  * In PATH a backslash takes the special meaning from the character behind it; without one, the
  * first comma ends it. The last field is SIZE if it begins like a number, else part of PATH.
- * Keys: prio=0..32767, codec=lz4|zstd[:1..19] (zram), force and discard=none|once|pages (file, dev),
- * keep (file), and those of tests (tests/README.md). man/uswap-run.1.scd is the user's description.
+ * Keys: prio=0..32767, weight=1..1000, node=0..63, codec=lz4|zstd[:1..19] (zram), force and
+ * discard=none|once|pages (file, dev), keep (file), delay-read=, delay-write=, delay-depth=, and those
+ * of tests (tests/README.md). man/uswap-run.1.scd is the user's description.
  */
 #ifndef USWAP_CLI_SPEC_H
 #define USWAP_CLI_SPEC_H

@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "super/job.h"
+#include "sys/node.h"
 
 #define DEFAULT_DIR "/var/tmp"
 #define DEFAULT_ZRAM_PRIO 100
@@ -151,11 +152,22 @@ static bool is_on(struct job *j, const char *path)
 	return false;
 }
 
+/* Compressed memory is wherever there was some. */
+static int node_of(const struct swap_spec *sp)
+{
+	int node = sp->node;
+
+	if (node < 0 && sp->type != SWAP_SPEC_ZRAM)
+		node = node_of_path("", sp->path);
+	return node < (int)QUEUE_MAX_NODES ? node : -1;
+}
+
 /* Opened, and in use; or nothing has changed. *created: see struct opened. */
 static int add(struct job *j, const struct swap_spec *sp, uint64_t ram_bytes, bool *created,
 	       char *name, size_t name_len, char *why, size_t len)
 {
-	struct swap_on_config cfg = {.prio = sp->prio, .weight = sp->weight};
+	struct swap_on_config cfg = {
+		.prio = sp->prio, .weight = sp->weight, .node = node_of(sp)};
 	struct opened o;
 	int err;
 
@@ -198,8 +210,8 @@ static int add_first(struct job *j, const struct swap_spec *sp)
 
 static int add_defaults(struct job *j)
 {
-	struct swap_spec zram = {.type = SWAP_SPEC_ZRAM, .prio = DEFAULT_ZRAM_PRIO};
-	struct swap_spec file = {.type = SWAP_SPEC_FILE, .prio = DEFAULT_FILE_PRIO};
+	struct swap_spec zram = {.type = SWAP_SPEC_ZRAM, .prio = DEFAULT_ZRAM_PRIO, .node = -1};
+	struct swap_spec file = {.type = SWAP_SPEC_FILE, .prio = DEFAULT_FILE_PRIO, .node = -1};
 	int err = add_first(j, &zram);
 
 	if (err)

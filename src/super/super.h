@@ -19,12 +19,14 @@
 #define SUPER_EXIT_FAILURE 125 /* uswap's own failure; 126, 127 as env(1) */
 #define SUPER_MAX_SWAPS 32
 #define SUPER_MAX_TIERS (MAX_TIERS - 1) /* one of the names is "default" */
+#define SUPER_MAX_CPU_NODES 256
 #define SUPER_MIN_RAM MIB(16) /* below this nothing runs: said so by `run` */
 
 struct swap_spec {
 	enum { SWAP_SPEC_ZRAM, SWAP_SPEC_FILE, SWAP_SPEC_DEV } type;
 	int prio; /* -1: none given */
 	unsigned int weight; /* 0: none given */
+	int node; /* -1: none given, as sysfs says */
 	uint64_t bytes; /* 0: none given */
 	char path[4096];
 	bool force, keep;
@@ -57,6 +59,9 @@ struct run_config {
 	struct swap_spec swap[SUPER_MAX_SWAPS];
 	unsigned int nr_swaps; /* 0: the defaults */
 	enum queue_policy queue_policy;
+	/* CPU i is on node cpu_node[i % nr_cpu_nodes]; nr 0: as sysfs says. */
+	uint8_t cpu_node[SUPER_MAX_CPU_NODES];
+	unsigned int nr_cpu_nodes;
 	struct tier_spec tier[SUPER_MAX_TIERS]; /* they fit in beside each other */
 	unsigned int nr_tiers;
 	struct tier_names allow_tiers; /* of the command, and so of what it starts */

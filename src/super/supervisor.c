@@ -29,6 +29,7 @@
 #include "base/log.h"
 #include "base/watch.h"
 #include "super/job.h"
+#include "sys/node.h"
 #include "sys/proc.h"
 #include "trace/vmstat.h"
 
@@ -142,9 +143,22 @@ static void harden_self(void)
 static const struct mm_host_ops host_ops = {.measure = job_measure,
 					     .out_of_memory = job_out_of_memory};
 
+static unsigned int cpu_node(void *host, unsigned int cpu)
+{
+	struct job *j = host;
+	int node;
+
+	if (j->cfg->nr_cpu_nodes)
+		return j->cfg->cpu_node[cpu % j->cfg->nr_cpu_nodes];
+	node = node_of_cpu("", cpu);
+	return node < 0 ? 0 : (unsigned int)node;
+}
+
 static int create_engine(struct job *j)
 {
-	struct swap_config sc = {.cache_bytes = CLAMP(j->cfg->ram_bytes / 8, MIB(4), MIB(256))};
+	struct swap_config sc = {.cache_bytes = CLAMP(j->cfg->ram_bytes / 8, MIB(4), MIB(256)),
+				 .node_of_cpu = cpu_node,
+				 .host = j};
 	int err = hash_init();
 
 	if (err)

@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "sys/blockdev.h"
+#include "sys/node.h"
 
 static char root[64], text[512];
 
@@ -87,6 +88,59 @@ static void test_queue_of_disk_and_partition(void **state)
 	assert_false(blockdev_zoned(root, makedev(1, 1)));
 }
 
+static void test_node_is_that_of_what_the_disk_is_plugged_into(void **state)
+{
+	char path[256];
+
+	(void)state;
+	put("sys/devices/pci0/numa_node", "-1\n");
+	put("sys/devices/pci0/1:0/numa_node", "3\n");
+	put("sys/devices/pci0/1:0/nvme/nvme0n1/nvme0n1p1/dev", "259:1\n");
+	put("sys/devices/virtual/dm-0/dev", "253:0\n");
+	put("numa_node", "9\n"); /* above what is to be looked at */
+	snprintf(path, sizeof(path), "%s/sys/dev/block/259:1", root);
+	assert_int_equal(symlink("../../devices/pci0/1:0/nvme/nvme0n1/nvme0n1p1", path), 0);
+	snprintf(path, sizeof(path), "%s/sys/dev/block/253:0", root);
+	assert_int_equal(symlink("../../devices/virtual/dm-0", path), 0);
+	assert_int_equal(node_of_block(root, makedev(259, 1)), 3);
+	assert_int_equal(node_of_block(root, makedev(253, 0)), -1);
+	assert_int_equal(node_of_block(root, makedev(1, 1)), -1);
+	put("sys/devices/pci0/1:0/numa_node", "-1\n");
+	assert_int_equal(node_of_block(root, makedev(259, 1)), -1);
+}
+
+static void test_node_of_a_file_is_that_of_its_disk(void **state)
+{
+	char path[256], link[256];
+	struct stat st;
+
+	(void)state;
+	assert_int_equal(stat(root, &st), 0);
+	put("sys/devices/pci1/numa_node", "5\n");
+	put("sys/devices/pci1/vda/dev", "");
+	snprintf(link, sizeof(link), "%s/sys/dev/block/%u:%u", root, major(st.st_dev),
+		 minor(st.st_dev));
+	assert_int_equal(symlink("../../devices/pci1/vda", link), 0);
+	/* One that is there, and one that is yet to be made. */
+	assert_int_equal(node_of_path(root, root), 5);
+	snprintf(path, sizeof(path), "%s/no-such-file", root);
+	assert_int_equal(node_of_path(root, path), 5);
+	snprintf(path, sizeof(path), "%s/no-such-folder/file", root);
+	assert_int_equal(node_of_path(root, path), -1);
+}
+
+static void test_node_of_a_cpu(void **state)
+{
+	(void)state;
+	put("sys/devices/system/cpu/cpu0/node0/x", "");
+	put("sys/devices/system/cpu/cpu1/node12/x", "");
+	put("sys/devices/system/cpu/cpu2/topology/x", "");
+	assert_int_equal(node_of_cpu(root, 0), 0);
+	assert_int_equal(node_of_cpu(root, 1), 12);
+	assert_int_equal(node_of_cpu(root, 2), -1);
+	assert_int_equal(node_of_cpu(root, 3), -1);
+}
+
 static void is_used(dev_t dev, const char *words)
 {
 	assert_true(blockdev_user(root, dev, text, sizeof(text)));
@@ -138,6 +192,9 @@ static void test_device_below_a_file(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		T(test_node_is_that_of_what_the_disk_is_plugged_into),
+		T(test_node_of_a_file_is_that_of_its_disk),
+		T(test_node_of_a_cpu),
 		T(test_queue_of_disk_and_partition),
 		T(test_users_are_named),
 		T(test_damaged_files_are_no_users),

@@ -98,6 +98,17 @@ static bool everything(const struct run_config *cfg)
 	       !strcmp(cfg->argv[0], "ls") && !strcmp(cfg->argv[1], "--ram") && !cfg->argv[2];
 }
 
+static bool has_nodes(const struct run_config *cfg)
+{
+	return cfg->nr_cpu_nodes == 3 && cfg->cpu_node[0] == 0 && cfg->cpu_node[1] == 63 &&
+	       cfg->cpu_node[2] == 1;
+}
+
+static bool has_no_nodes(const struct run_config *cfg)
+{
+	return !cfg->nr_cpu_nodes;
+}
+
 static bool is_64m(const struct run_config *cfg)
 {
 	return cfg->ram_bytes == MIB(64) && cfg->verbose == -1 && cfg->order == -1;
@@ -136,6 +147,8 @@ static void test_every_option(void **state)
 	     everything);
 	good("--ram=64M -q --order=auto true", is_64m);
 	good("-- x --", dashes);
+	good("--cpu-nodes 0,63,1 true", has_nodes);
+	good("true", has_no_nodes);
 	good("--report r.json true", report_is_absolute);
 }
 
@@ -159,6 +172,10 @@ static void test_mistakes_are_one_line_and_125(void **state)
 	bad("--swap zram:12Q true", "--swap 'zram:12Q': size '12Q': unknown unit 'Q' at position 8");
 	bad("--order 10 true", "--order '10': use auto or a number from 0 to 9");
 	bad("--order -1 true", "--order '-1'");
+	bad("--cpu-nodes 64 true", "--cpu-nodes '64': use numbers from 0 to 63");
+	bad("--cpu-nodes 0, true", "--cpu-nodes '0,'");
+	bad("--cpu-nodes= true", "--cpu-nodes ''");
+	bad("--cpu-nodes 0-1 true", "--cpu-nodes '0-1'");
 	bad("--report x.html true", "must end in .json");
 	bad("--report .json true", "must end in .json");
 	bad("--report a.json --report b.json true", "only one report");

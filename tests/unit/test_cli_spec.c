@@ -233,6 +233,17 @@ static void test_unknown_keys(void **state)
 	bad("file:/a,b:1G", "unknown key 'b:1G' at position 9; in a path write '\\,' for a comma");
 }
 
+static void test_node_is_a_number_from_0_to_63(void **state)
+{
+	assert_int_equal(good("zram")->node, -1);
+	assert_int_equal(good("zram,node=0")->node, 0);
+	assert_int_equal(good("file:/a:1M,node=63")->node, 63);
+	assert_int_equal(good("dev:/a,node=7")->node, 7);
+	bad("zram,node=64", "node '64' at position 11 is not a number from 0 to 63");
+	bad("zram,node=-1", "node '-1' at position 11");
+	bad("zram,node=", "node '' at position 11");
+}
+
 static void test_keys_of_tests(void **state)
 {
 	const struct swap_spec *s =
@@ -260,6 +271,16 @@ static void test_keys_of_tests(void **state)
 	bad("zram,fault-read=nan", "'nan' at position 17");
 	bad("zram,fault-read=1.2.3", "'1.2.3' at position 17");
 	bad("zram,fault-read=", "'' at position 17");
+	assert_int_equal(s->delay.depth, 0);
+	s = good("file:/a,delay-write=100,delay-depth=3");
+	assert_int_equal(s->delay.depth, 3);
+	s = good("zram,delay-depth=1024");
+	assert_true(s->has_delay);
+	bad("zram,delay-depth=0", "delay-depth '0' at position 18 is not a number from 1 to 1024");
+	bad("zram,delay-depth=1025", "from 1 to 1024");
+	bad("zram,delay-depth=", "delay-depth '' at position 18");
+	bad("zram,delay-depth=1.5", "delay-depth '1.5'");
+	bad("zram,delay-depth", "needs a value");
 	bad("zram,delay-read=x", "'x' at position 17 is not a number");
 	bad("zram,fault-slot=4294967296", "is not a number up to 4294967295");
 }
@@ -305,6 +326,7 @@ int main(void)
 		cmocka_unit_test(test_block_devices),
 		cmocka_unit_test(test_discard),
 		cmocka_unit_test(test_unknown_keys),
+		cmocka_unit_test(test_node_is_a_number_from_0_to_63),
 		cmocka_unit_test(test_keys_of_tests),
 		cmocka_unit_test(test_relative_paths_become_absolute),
 	};
