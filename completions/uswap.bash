@@ -26,7 +26,7 @@ _uswap()
 			--)
 				((i++))
 				;;
-			--ram | --swap | --order | --report | --queue-policy | --tier | --allow-tiers)
+			--ram | --swap | --order | --report | --queue-policy | --cpu-nodes | --tier | --allow-tiers)
 				((i++))
 				continue
 				;;
@@ -61,7 +61,7 @@ _uswap()
 		mapfile -t COMPREPLY < <(compgen -W "$policies" -- "$cur")
 		return
 		;;
-	--tier | --allow-tiers)
+	--tier | --allow-tiers | --cpu-nodes)
 		return
 		;;
 	--swap)
@@ -75,7 +75,7 @@ _uswap()
 	esac
 	case $verb in
 	run)
-		words='--ram --swap --queue-policy --tier --allow-tiers --order --strict --report --verbose --quiet --help --'
+		words='--ram --swap --queue-policy --cpu-nodes --tier --allow-tiers --order --strict --report --verbose --quiet --help --'
 		case $cur in
 		-*) ;;
 		*)
@@ -110,8 +110,11 @@ _uswap()
 		alloc)
 			words='--full --order --cpus --rounds --pairs --queue-policy --devices --json --help'
 			;;
+		usemem)
+			words='--queue-policy --runs --processes --size --ram --devices --nodes --depth --write --read --order --dir --json --help'
+			;;
 		*)
-			words='thp alloc --help'
+			words='thp alloc usemem --help'
 			;;
 		esac
 		;;

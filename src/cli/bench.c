@@ -18,6 +18,8 @@ static const struct bench {
 	const char *purpose;
 } benches[] = {
 	{"thp", "bench thp", bench_thp, "do large folios find room on a nearly full device"},
+	{"usemem", "bench usemem", bench_usemem,
+	 "throughput over several devices, by policy; runs jobs"},
 	{"alloc", "bench alloc", bench_alloc, "cost of an allocation, by how full the device is"},
 };
 
@@ -28,7 +30,8 @@ static int print_usage(void)
 
 	len = (size_t)snprintf(text, sizeof(text),
 			       "usage: uswap bench NAME [OPTION]...\n"
-			       "Measures a part of uswap, in this process, without a job.\n\n");
+			       "Measures a part of uswap, in this process, without a job; but usemem\n"
+			       "runs jobs.\n\n");
 	for (size_t i = 0; i < ARRAY_SIZE(benches) && len < sizeof(text); i++)
 		len += (size_t)snprintf(text + len, sizeof(text) - len, "  %-6s %s\n",
 					benches[i].name, benches[i].purpose);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * `uswap bench`: measurements of parts of the engine, in this process, without a job.
+ * `uswap bench`: measurements of parts of the engine: in this process, without a job, but for
+ * bench_usemem(), whose matter is how its parts work together.
  *
  * bench.c finds the benchmark and has what several of them need; each has a file of its own, and is
  * called with argv[0] = "bench NAME". It returns the exit status. A benchmark measures: what must
@@ -18,6 +19,7 @@
 
 int bench_thp(int argc, char **argv);
 int bench_alloc(int argc, char **argv);
+int bench_usemem(int argc, char **argv);
 /* What bench_alloc() is when words name policies of the queue, or devices. */
 int bench_alloc_queue(int argc, char **argv);
 

@@ -154,6 +154,12 @@ class Words(unittest.TestCase):
                 (('alloc', '--queue-policy', 'queue', '--devices', '65'), 'to 64'),
                 (('alloc', '--queue-policy', 'queue', '--full', '8'), '--full 8'),
                 (('alloc', '--queue-policy', 'none'), '--devices 1'),
+                (('usemem', '--queue-policy', 'lru'), "'lru'"), (('usemem', 'more'), "'more'"),
+                (('usemem', '--queue-policy', 'fill,'), "''"),
+                (('usemem', '--size', '8M'), 'nearly fit'), (('usemem', '--size', '0'), "--size '0'"),
+                (('usemem', '--runs', '100'), 'to 99'), (('usemem', '--devices', '17'), 'to 16'),
+                (('usemem', '--depth', '0'), 'from 1'), (('usemem', '--order', '10'), 'from 0 to 9'),
+                (('usemem', '--dir', '/nowhere'), '/nowhere'),
                 (('alloc', '--queue-policy', 'queue', 'more'), "'more'")):
             with self.subTest(words):
                 status, out, err = bench(*words)
@@ -163,7 +169,8 @@ class Words(unittest.TestCase):
                 self.assertIn(named, err)
 
     def test_help(self):
-        for words, named in ((('--help',), 'alloc'), (('thp', '--help'), '--aligned'),
+        for words, named in ((('--help',), 'alloc'), (('usemem', '-h'), '--depth'),
+                             (('thp', '--help'), '--aligned'),
                              (('alloc', '-h'), '--full'),
                              (('alloc', '--queue-policy', 'queue', '-h'), 'weighted')):
             status, out, err = bench(*words)

@@ -140,16 +140,32 @@ static unsigned int odd_is_node_3(void *host, unsigned int cpu)
 	return cpu % 2 ? 3 : 0;
 }
 
-/* Whichever CPU writes it. */
+/* cpu -1: its program was not seen yet. */
+static void store_at_home(unsigned int i, int cpu)
+{
+	struct key k = test_key(i, 0);
+	void *buf;
+	swp_t new;
+
+	assert_int_equal(swap_new(s, 0, 0, &new, &buf), 0);
+	key_fill(&k, buf);
+	swap_set_home(s, new, cpu);
+	assert_int_equal(swap_seal(s, new, &e[i]), SWAP_SEALED_CACHED);
+}
+
+/* Whichever CPU writes it; only one without a home goes to the writer's node. */
 static void test_folio_goes_to_the_node_of_its_program(void **state)
 {
 	const struct swap_config cfg = {
 		.cache_bytes = MIB(8), .no_worker = true, .node_of_cpu = odd_is_node_3};
 	const int node[3] = {0, -1, 3};
-	struct key k;
+	struct call c = {.nr_pages = 1};
+	struct us_thread t = {0};
 	int err;
 
 	(void)state;
+	if (us_nr_cpus() < 2)
+		skip();
 	s = swap_create(&cfg, &err);
 	assert_non_null(s);
 	assert_int_equal(swap_set_policy(s, POLICY_NODE), 0);
@@ -158,24 +174,18 @@ static void test_folio_goes_to_the_node_of_its_program(void **state)
 		assert_int_equal(swap_on(s, &dev[i]->d,
 					 &(struct swap_on_config){.prio = 1, .node = node[i]}), 0);
 	}
-	if (us_nr_cpus() > 1) {
-		for (unsigned int i = 0; i < 40; i++) {
-			void *buf;
-			swp_t new;
-
-			k = test_key(i, 0);
-			assert_int_equal(swap_new(s, 0, 0, &new, &buf), 0);
-			key_fill(&k, buf);
-			swap_set_home(s, new, i < 20 ? 1 : 0);
-			assert_int_equal(swap_seal(s, new, &e[i]), SWAP_SEALED_CACHED);
-			assert_int_equal(swap_writeout(s, 1), 1);
-			assert_int_equal(s->devs[i < 20 ? 2 : 0].dev->stored_pages, i % 20 + 1);
-		}
-		assert_int_equal(tdev_nr_present(dev[1]), 0);
-		check_and_end(40, 3);
-		return;
+	for (unsigned int i = 0; i < 40; i++) {
+		store_at_home(i, i < 20 ? 0 : 1);
+		assert_int_equal(swap_writeout(s, 1), 1);
+		assert_int_equal(tdev_nr_present(dev[i < 20 ? 0 : 2]), i % 20 + 1);
 	}
-	check_and_end(0, 3);
+	/* In the buffer that the last one had. */
+	store_at_home(40, -1);
+	assert_int_equal(us_thread_start(&t, "writer", 0, call_writeout, &c), 0);
+	us_thread_join(&t);
+	assert_int_equal(tdev_nr_present(dev[0]), 21);
+	assert_int_equal(tdev_nr_present(dev[1]), 0);
+	check_and_end(41, 3);
 }
 
 /* ---- in flight at the return ---- */

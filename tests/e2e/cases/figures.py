@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 
-from harness import MIB, ROOT, Test, case, check, in_time, need
+from harness import MIB, ROOT, Skip, Test, case, check, in_time, need
 
 sys.path.insert(0, os.path.join(ROOT, 'bench'))
 import measure  # noqa: E402
@@ -133,3 +133,42 @@ def allocation_is_flat(t):
               for r in bench(t, 'alloc', '--rounds', '5', '--pairs', '5000')['results']}
         return max(by[o, 99] / by[o, 10] for o in range(10))
     bounded(t, 'worst order:', 3, 'x', 1, worst)
+
+
+@case(timeout=60)
+def usemem_keeps_all_devices_at_work(t):
+    """Four equal disks: in turns, all of them serve at one time; one after the other, one does."""
+    ratios = []
+
+    def slower():
+        d = bench(t, 'usemem', '--queue-policy', 'fill,queue', '--runs', '1', '--size', '24M',
+                  '--ram', '24M', '--write', '3000', '--dir', t.dir)
+        fill, queue = d['arms']
+        check(fill['peaks'][0][0] > 0 and not any(fill['peaks'][0][2:]), f'fill: {fill["peaks"]}')
+        ratios.append(queue['most_to_least']['median'])
+        return fill['throughput']['median'] / queue['throughput']['median']
+    bounded(t, 'fill to queue, throughput:', 1 / 1.9, 'x', 1, slower)
+    t.note(f'peak use of the devices, largest to smallest: {max(ratios):.3f}, bound 1.05')
+    check(max(ratios) <= 1.05, f'{ratios}')
+
+
+@case(timeout=60)
+def usemem_finds_wrong_content(t):
+    done = subprocess.run([t.uswap, 'bench', 'usemem', '--queue-policy', 'queue', '--runs', '1',
+                           '--size', '12M', '--ram', '24M', '--write', '500', '--read', '100',
+                           '--plant', '--dir', t.dir], capture_output=True, text=True, timeout=50)
+    check(done.returncode == 125 and '1 pages had wrong content' in done.stderr,
+          f'{done.returncode}, {done.stderr}')
+    check(not [n for n in os.listdir(t.dir) if n.startswith('uswap-bench')], 'files are left')
+
+
+@case(timeout=60)
+def usemem_fills_the_devices_of_each_node(t):
+    """Half of the programs are on the CPUs of each node, and so are two of the four devices."""
+    if os.cpu_count() < 2:
+        raise Skip('one CPU is one node')
+    d = bench(t, 'usemem', '--queue-policy', 'node', '--runs', '1', '--size', '16M', '--ram', '24M',
+              '--write', '500', '--read', '100', '--dir', t.dir)
+    peaks, = d['arms'][0]['peaks']
+    t.note(f'peak use: {", ".join(f"{p / MIB:.1f}" for p in peaks)} MiB')
+    check(min(peaks[:2]) > 8 * MIB and not any(peaks[2:]), f'{peaks}')
