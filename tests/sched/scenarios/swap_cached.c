@@ -83,6 +83,31 @@ static void run_buffer_again(void)
 	world_end(&w);
 }
 
+/* Of two pages one is left in flight when the call returns, and judged by another. */
+static void write_ahead(void *arg)
+{
+	int64_t n = swap_writeout_ahead(w.swap, 1, 1);
+
+	(void)arg;
+	sim_check(n >= 0);
+	(void)swap_writeout_settle(w.swap);
+}
+
+static void run_in_flight(void)
+{
+	swp_t first;
+
+	world_create(&w, 8, 0);
+	first = world_store(&w, 2);
+	e = world_store(&w, 1);
+	RUN_PARTS(PART(load_and_put, NULL), PART(write_ahead, NULL));
+	world_load(&w, first, 2);
+	swap_put(w.swap, first, 1);
+	world_end(&w);
+}
+
+SCENARIO(swap_in_flight, .what = "a page is loaded and dropped while its write is left in flight",
+	 .run = run_in_flight);
 SCENARIO(swap_buffer_again, .what = "a page is loaded, written out, and its buffer used again",
 	 .run = run_buffer_again, .after_unlock = true);
 SCENARIO(swap_load_writeout, .what = "a cached page is loaded and written out",
