@@ -340,6 +340,11 @@ static void explain(int err, const char *name, const struct swap_off_result *r, 
 		snprintf(text, len,
 			 "%s: stays on: %.1f MiB are on it, the other devices can take in %.1f MiB",
 			 name, mib(r->used_pages), mib(r->room_pages));
+	else if (err == -ENOSPC && r->bound_pages > r->bound_room_pages)
+		snprintf(text, len,
+			 "%s: stays on: %.1f MiB of what is on it may go to some tiers only, which can "
+			 "take in %.1f MiB; %.1f MiB have moved", name, mib(r->bound_pages),
+			 mib(r->bound_room_pages), mib(r->moved_pages));
 	else if (err == -ENOTUNIQ)
 		snprintf(text, len, "%s: stays on: several devices are called so", name);
 	else if (err == -EBUSY)

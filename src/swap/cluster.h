@@ -172,6 +172,9 @@ void clusters_set_owner(struct clusters *c, uint32_t slot, unsigned int order, u
 unsigned int clusters_collect(struct clusters *c, uint32_t *cursor,
 			      bool (*claim)(void *host, uint32_t owner), void *host, uint32_t *out,
 			      unsigned int max);
+/* Calls see() for each row of slots that one owner has, under the lock of its cluster, as claim(). */
+void clusters_each_owner(struct clusters *c, void (*see)(void *host, uint32_t owner, uint32_t nr),
+			 void *host);
 
 /* ---- background work ---- */
 

@@ -89,3 +89,24 @@ unsigned int clusters_collect(struct clusters *c, uint32_t *cursor,
 	*cursor = (uint32_t)next;
 	return n;
 }
+
+void clusters_each_owner(struct clusters *c, void (*see)(void *host, uint32_t owner, uint32_t nr),
+			 void *host)
+{
+	uint32_t nr_touched = atomic_load(&c->nr_touched);
+
+	for (uint32_t i = 0; i < nr_touched; i++) {
+		struct cluster *cl = &c->tab[i];
+
+		us_mutex_lock(&cl->lock);
+		for (unsigned int at = 0, n; cl->owner && cl->used && at < CLUSTER_SLOTS; at += n) {
+			uint32_t owner = cl->owner[at];
+
+			for (n = 1; at + n < CLUSTER_SLOTS && cl->owner[at + n] == owner; n++)
+				;
+			if (owner)
+				see(host, owner, n);
+		}
+		us_mutex_unlock(&cl->lock);
+	}
+}

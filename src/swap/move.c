@@ -224,7 +224,7 @@ static void placed(struct move_item *it, unsigned int dev, uint32_t slot)
 static void write_all(struct mover *m, const struct move_request *req, unsigned int n)
 {
 	bool stays = req->to != MOVE_ANYWHERE;
-	uint32_t barred = stays ? 0 : 1u << req->from;
+	uint32_t barred = stays ? 0 : req->barred | 1u << req->from;
 	struct swap *s = m->swap;
 	unsigned int nr = 0;
 

@@ -88,6 +88,7 @@ struct move_request {
 	unsigned int to;      /* a device, perhaps the same one, or MOVE_ANYWHERE */
 	bool lose_unreadable; /* else what cannot be read stays as it is */
 	bool pieces;	      /* a folio that finds no run may be stored in pieces */
+	uint32_t barred;      /* bit d: not to device d either (MOVE_ANYWHERE) */
 	bool copy; /* whole folios only, copied by the device itself (to == from) */
 	/*
 	 * If set: only what lies in these slots moves, elsewhere on the same device (to == from); of

@@ -27,8 +27,12 @@
  *   - A page that cannot be read stays as it is until all others have moved; what cannot be read
  *     then either becomes LOST, which is an error for who touches it and for nobody else.
  *   - When the others do not take in what is left, at 1 or at 3, the device goes back into the
- *     queue; a folio that found no room is where it was. To a folio of a class that has not the
- *     tiers of the others they are no room, whatever the sums say at 1.
+ *     queue; a folio that found no room is where it was.
+ *
+ * Where folios may use some of the others only, room is a matter of who takes which (room.h). It is
+ * looked at 1, by class, and while they move nobody goes where others would lack what he takes: so
+ * what fitted at 1 fits to the end, if nobody else writes meanwhile. That is one thread's work,
+ * and only where it matters.
  */
 #include "swap/swapoff.h"
 
@@ -40,6 +44,7 @@
 #include "base/thread.h"
 #include "swap/move.h"
 #include "swap/relocate.h"
+#include "swap/room.h"
 #include "trace/vmstat.h"
 
 LOCK_CLASS(off_class, "swap_off", RANK_CACHE - 4);
@@ -71,7 +76,10 @@ struct off {
 	uint64_t start_ns, told_ns;
 	struct off_worker *workers;
 	unsigned int nr_workers;
-	bool lose; /* constant during a pass */
+	bool lose;     /* constant during a pass */
+	bool has_classes; /* constant */
+	bool careful;  /* constant during a pass: one worker, which asks by class */
+	struct off_room room; /* kept up to date by that worker */
 	atomic_bool stop, no_room;
 	struct us_mutex lock;
 	struct us_cond wake;
@@ -90,15 +98,18 @@ static uint32_t used_of(struct swap_dev *sd)
 	return used - MIN(used, relocate_ready_slots(sd));
 }
 
-/* What the other devices can take in now. In devs_gate, or with devs_lock. */
-static uint64_t room_elsewhere(struct off *o)
+/* The room elsewhere, and what needs it, if folios of several classes may be there. As room.h. */
+static void measure(struct off *o)
 {
-	uint64_t room = 0;
+	room_look(&o->room, o->s);
+	if (o->has_classes)
+		room_count(&o->room, o->s);
+}
 
-	for (unsigned int i = 0; i < MAX_DEVS; i++)
-		if (i != o->dev && swap_dev_usable(&o->s->devs[i]))
-			room += swap_dev_room(&o->s->devs[i]);
-	return room;
+static bool suffices(struct off *o)
+{
+	o->res->bound_pages = o->res->bound_room_pages = 0;
+	return room_suffices(&o->room, &o->res->bound_pages, &o->res->bound_room_pages);
 }
 
 /*
@@ -108,10 +119,22 @@ static uint64_t room_elsewhere(struct off *o)
 static bool has_room(struct off *o)
 {
 	unsigned int phase = gate_enter(&o->s->devs_gate);
-	uint64_t room = room_elsewhere(o);
+	struct off_room now = {.dev = o->dev};
+	bool ok;
 
+	room_look(&now, o->s);
+	ok = used_of(o->sd) <= room_of(&now, UINT32_MAX);
+	if (ok && o->careful) {
+		room_look(&o->room, o->s);
+		ok = suffices(o);
+		/* What the programs have freed is still counted. */
+		if (!ok) {
+			room_count(&o->room, o->s);
+			ok = suffices(o);
+		}
+	}
 	gate_leave(&o->s->devs_gate, phase);
-	return used_of(o->sd) <= room;
+	return ok;
 }
 
 /* ---- a thread ---- */
@@ -162,20 +185,90 @@ static unsigned int fitting(struct off_worker *w, unsigned int at, unsigned int 
 	return i - at;
 }
 
+static unsigned int class_of(struct off *o, swp_t e)
+{
+	return entry_of(&o->s->table, e)->class;
+}
+
+static uint64_t pages_of(struct off_worker *w, unsigned int at, unsigned int n)
+{
+	uint64_t pages = 0;
+
+	for (unsigned int i = at; i < at + n; i++)
+		pages += 1u << swap_order(w->o->s, w->batch[i]);
+	return pages;
+}
+
+/* Brings those of the class of batch[at] next to it. The end of them. */
+static unsigned int gather_class(struct off_worker *w, unsigned int at, unsigned int n)
+{
+	unsigned int class = class_of(w->o, w->batch[at]), end = at + 1;
+
+	for (unsigned int i = at + 1; i < n; i++) {
+		swp_t e = w->batch[i];
+
+		if (class_of(w->o, e) != class)
+			continue;
+		w->batch[i] = w->batch[end];
+		w->batch[end++] = e;
+	}
+	return end;
+}
+
+/*
+ * The next folios from `at` on that may move together, and where not to. Where all of them are too
+ * many for each single device, fewer are not: so it ends with one that finds no room only if there
+ * is none.
+ */
+static unsigned int choose(struct off_worker *w, unsigned int at, unsigned int n, uint32_t *barred)
+{
+	struct off *o = w->o;
+	unsigned int class, nr;
+
+	*barred = 0;
+	if (!o->careful)
+		return fitting(w, at, n);
+	class = class_of(o, w->batch[at]);
+	nr = fitting(w, at, gather_class(w, at, n));
+	for (;; nr /= 2) {
+		*barred = room_barred(&o->room, class, pages_of(w, at, nr));
+		if (room_of(&o->room, o->room.may[class] & ~*barred))
+			return nr;
+		if (nr == 1)
+			break;
+	}
+	/* In pieces, then. */
+	*barred = room_barred(&o->room, class, 1);
+	return nr;
+}
+
+/* Some of a class have left the device. */
+static void left(struct off *o, unsigned int class, uint64_t pages)
+{
+	o->room.pages[class] -= MIN(o->room.pages[class], pages);
+	room_look(&o->room, o->s);
+}
+
 static void move_batch(struct off_worker *w, unsigned int n, struct move_result *res)
 {
-	struct move_request req = {.from = w->o->dev, .to = MOVE_ANYWHERE,
-				   .lose_unreadable = w->o->lose, .pieces = true};
+	struct off *o = w->o;
+	struct move_request req = {.from = o->dev, .to = MOVE_ANYWHERE,
+				   .lose_unreadable = o->lose, .pieces = true};
 	unsigned int nr;
 
 	for (unsigned int at = 0; at < n; at += nr) {
-		nr = fitting(w, at, n);
-		if (atomic_load(&w->o->stop)) {
+		uint64_t before = res->moved_pages + res->lost_pages;
+		unsigned int class = class_of(o, w->batch[at]);
+
+		nr = choose(w, at, n, &req.barred);
+		if (atomic_load(&o->stop)) {
 			for (unsigned int i = at; i < n; i++)
-				swap_put(w->o->s, w->batch[i], 1);
+				swap_put(o->s, w->batch[i], 1);
 			return;
 		}
 		mover_move(&w->mover, &req, w->batch + at, nr, res);
+		if (o->careful)
+			left(o, class, res->moved_pages + res->lost_pages - before);
 	}
 }
 
@@ -273,6 +366,20 @@ static int one_pass(struct off *o, unsigned int nr)
 	return started ? 0 : err;
 }
 
+/* Must it be asked by class where folios may go? */
+static bool plan_pass(struct off *o)
+{
+	unsigned int phase;
+
+	if (!o->has_classes)
+		return false;
+	phase = gate_enter(&o->s->devs_gate);
+	measure(o);
+	gate_leave(&o->s->devs_gate, phase);
+	o->careful = !room_in_any_order(&o->room);
+	return o->careful;
+}
+
 static int drain(struct off *o)
 {
 	unsigned int tries = 0;
@@ -284,6 +391,8 @@ static int drain(struct off *o)
 
 		if (atomic_load(&o->stop))
 			return -EINTR;
+		if (plan_pass(o))
+			nr = 1;
 		err = one_pass(o, nr);
 		if (err)
 			return err;
@@ -322,8 +431,10 @@ static int find(struct off *o)
 		return n;
 	o->sd = &o->s->devs[n];
 	o->dev = (unsigned int)n;
+	o->room.dev = o->dev;
+	measure(o);
 	o->res->used_pages = used_of(o->sd);
-	o->res->room_pages = room_elsewhere(o);
+	o->res->room_pages = room_of(&o->room, UINT32_MAX);
 	return n;
 }
 
@@ -338,6 +449,12 @@ static void give_up_cached(struct off *o)
 			swap_put(o->s, o->workers[0].batch[i], 1);
 }
 
+/* As far as is known. */
+static bool fits(struct off *o)
+{
+	return o->res->used_pages <= o->res->room_pages && (!o->has_classes || suffices(o));
+}
+
 /* Step 1 and 2. 0 or -errno. */
 static int begin(struct off *o)
 {
@@ -349,15 +466,15 @@ static int begin(struct off *o)
 
 		us_mutex_lock(&s->devs_lock);
 		n = find(o);
-		if (n < 0 || try || o->res->used_pages <= o->res->room_pages)
+		if (n >= 0 && !fits(o))
+			n = -ENOSPC;
+		if (n != -ENOSPC || try)
 			break;
 		phase = gate_enter(&s->devs_gate);
 		us_mutex_unlock(&s->devs_lock);
 		give_up_cached(o);
 		gate_leave(&s->devs_gate, phase);
 	}
-	if (n >= 0 && o->res->used_pages > o->res->room_pages)
-		n = -ENOSPC;
 	if (n >= 0)
 		atomic_store(&o->sd->state, DEV_DRAINING);
 	us_mutex_unlock(&s->devs_lock);
@@ -436,6 +553,7 @@ int swap_off(struct swap *s, const struct swap_off_request *req, struct swap_off
 	*res = (struct swap_off_result){0};
 	*gone = NULL;
 	o.told_ns = o.start_ns;
+	o.has_classes = atomic_load(&s->nr_classes) > 1;
 	us_mutex_init(&o.lock, &off_class);
 	us_cond_init(&o.wake);
 	err = create_workers(&o);

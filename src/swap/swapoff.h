@@ -36,6 +36,11 @@ struct swap_off_request {
 struct swap_off_result {
 	uint64_t used_pages;  /* on the device when it began */
 	uint64_t room_pages;  /* that the other devices could take in then, as far as known */
+	/*
+	 * Where the sums would do, but not for what may go to some of the others only (swap_class()):
+	 * what that is, and what room it has.
+	 */
+	uint64_t bound_pages, bound_room_pages;
 	uint64_t moved_pages; /* stored elsewhere now */
 	uint64_t left_pages;  /* still on the device: 0, unless it stays on */
 	uint64_t lost_pages;  /* could not be read: whoever touches them gets an error */

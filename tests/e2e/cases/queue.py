@@ -100,6 +100,25 @@ def large_folio_goes_to_a_peer_whole(t):
     check(small >= 12 * MIB and peer > 40 * MIB, f'{small} and {peer} bytes')
 
 
+@case(timeout=60)
+def swapoff_heeds_who_may_go_where(t):
+    """Room in a tier that is denied is none: refused untouched, with the numbers of who lacks it."""
+    job = Interactive(t, 80 * MIB, 48 * MIB, fill=['-r'],
+                      args=['--tier', 'fast=50-60', '--tier', 'slow=0-9', '--allow-tiers', 'slow'],
+                      swap=[f'file:{path(t, "slow")}:256M,prio=5',
+                            f'file:{path(t, "fast")}:256M,prio=55'])
+    check(used(t, 'slow') > 20 * MIB, f'{devices(t)}')
+    refused(t, ['swapoff', path(t, 'slow')], 'stays on', 'may go to some tiers only',
+            'can take in 0.0 MiB; 0.0 MiB have moved')
+    now = devices(t)
+    check(now['slow']['state'] == 'on' and now['fast']['used'] == 0, f'{now}')
+    swapon(t, f'file:{path(t, "more")}:256M,prio=6')
+    swapoff(t, path(t, 'slow'))
+    check(used(t, 'more') > 20 * MIB and used(t, 'fast') == 0, f'{devices(t)}')
+    job.walk()
+    job.end()
+
+
 # ---- what `swaps` shows meanwhile ----
 
 SWAPS, SWAPON, SWAPOFF = 2, 6, 7
