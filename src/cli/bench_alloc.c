@@ -97,10 +97,11 @@ static bool parse_full(const char *bench, const char *text, unsigned int *permil
 	return false;
 }
 
-enum { OPT_HELP = 1, OPT_FULL, OPT_ORDER, OPT_CPUS, OPT_ROUNDS, OPT_PAIRS, OPT_JSON };
+enum { OPT_FULL = 1, OPT_ORDER, OPT_CPUS, OPT_ROUNDS, OPT_PAIRS, OPT_JSON };
 
-static bool take_option(const char *bench, struct alloc_options *o, int id, const char *arg)
+static bool take_option(void *host, const char *bench, int id, const char *arg)
 {
+	struct alloc_options *o = host;
 	uint64_t v;
 
 	switch (id) {
@@ -128,29 +129,18 @@ static bool take_option(const char *bench, struct alloc_options *o, int id, cons
 	}
 }
 
-/* -1 to go on, or the status to exit with. */
-static int parse(int argc, char **argv, struct alloc_options *o)
-{
-	static const struct cli_opt opts[] = {
-		{"help", 'h', false, OPT_HELP},	  {"full", 0, true, OPT_FULL},
-		{"order", 0, true, OPT_ORDER},	  {"cpus", 0, true, OPT_CPUS},
-		{"rounds", 0, true, OPT_ROUNDS},  {"pairs", 0, true, OPT_PAIRS},
-		{"json", 0, false, OPT_JSON},	  {NULL, 0, false, 0}};
-	struct cli_args args;
-	int id;
-
-	cli_args_init(&args, argc, argv);
-	while ((id = cli_next_word(&args, opts)) != CLI_OPT_END) {
-		if (id == OPT_HELP)
-			return cli_print(usage, strlen(usage));
-		if (id == CLI_OPERAND)
-			return cli_fail("%s: unexpected word '%s'; see 'uswap %s --help'", argv[0],
-					args.arg, argv[0]);
-		if (id == CLI_OPT_BAD || !take_option(argv[0], o, id, args.arg))
-			return CLI_EXIT_FAILURE;
-	}
-	return -1;
-}
+static const struct cli_grammar grammar = {
+	.usage = usage,
+	.opts = (const struct cli_opt[]){CLI_HELP,
+					 {"full", 0, true, OPT_FULL},
+					 {"order", 0, true, OPT_ORDER},
+					 {"cpus", 0, true, OPT_CPUS},
+					 {"rounds", 0, true, OPT_ROUNDS},
+					 {"pairs", 0, true, OPT_PAIRS},
+					 {"json", 0, false, OPT_JSON},
+					 {NULL, 0, false, 0}},
+	.option = take_option,
+};
 
 /* ---- an allocator of some fullness ---- */
 
@@ -442,7 +432,7 @@ int bench_alloc(int argc, char **argv)
 
 	if (names_queue(argc, argv))
 		return bench_alloc_queue(argc, argv);
-	rc = parse(argc, argv, &o);
+	rc = cli_parse(argc, argv, &grammar, &o);
 	if (rc >= 0)
 		return rc;
 	rc = 0;

@@ -84,11 +84,11 @@ static bool take_policies(const char *bench, struct queue_options *o, const char
 	}
 }
 
-enum { OPT_HELP = 1, OPT_POLICY, OPT_DEVICES, OPT_FULL, OPT_CPUS, OPT_ORDER, OPT_ROUNDS, OPT_PAIRS,
-       OPT_JSON };
+enum { OPT_POLICY = 1, OPT_DEVICES, OPT_FULL, OPT_CPUS, OPT_ORDER, OPT_ROUNDS, OPT_PAIRS, OPT_JSON };
 
-static bool take_option(const char *bench, struct queue_options *o, int id, const char *arg)
+static bool take_option(void *host, const char *bench, int id, const char *arg)
 {
+	struct queue_options *o = host;
 	long online = sysconf(_SC_NPROCESSORS_ONLN);
 
 	switch (id) {
@@ -137,30 +137,20 @@ static int check(const char *bench, struct queue_options *o)
 	return -1;
 }
 
-/* -1 to go on, or the status to exit with. */
-static int parse(int argc, char **argv, struct queue_options *o)
-{
-	static const struct cli_opt opts[] = {
-		{"help", 'h', false, OPT_HELP},	    {"queue-policy", 0, true, OPT_POLICY},
-		{"devices", 0, true, OPT_DEVICES},  {"full", 0, true, OPT_FULL},
-		{"cpus", 0, true, OPT_CPUS},	    {"order", 0, true, OPT_ORDER},
-		{"rounds", 0, true, OPT_ROUNDS},    {"pairs", 0, true, OPT_PAIRS},
-		{"json", 0, false, OPT_JSON},	    {NULL, 0, false, 0}};
-	struct cli_args args;
-	int id;
-
-	cli_args_init(&args, argc, argv);
-	while ((id = cli_next_word(&args, opts)) != CLI_OPT_END) {
-		if (id == OPT_HELP)
-			return cli_print(usage, strlen(usage));
-		if (id == CLI_OPERAND)
-			return cli_fail("%s: unexpected word '%s'; see 'uswap %s --queue-policy queue "
-					"--help'", argv[0], args.arg, argv[0]);
-		if (id == CLI_OPT_BAD || !take_option(argv[0], o, id, args.arg))
-			return CLI_EXIT_FAILURE;
-	}
-	return check(argv[0], o);
-}
+static const struct cli_grammar grammar = {
+	.usage = usage,
+	.opts = (const struct cli_opt[]){CLI_HELP,
+					 {"queue-policy", 0, true, OPT_POLICY},
+					 {"devices", 0, true, OPT_DEVICES},
+					 {"full", 0, true, OPT_FULL},
+					 {"cpus", 0, true, OPT_CPUS},
+					 {"order", 0, true, OPT_ORDER},
+					 {"rounds", 0, true, OPT_ROUNDS},
+					 {"pairs", 0, true, OPT_PAIRS},
+					 {"json", 0, false, OPT_JSON},
+					 {NULL, 0, false, 0}},
+	.option = take_option,
+};
 
 /* ---- what is printed ---- */
 
@@ -273,7 +263,9 @@ int bench_alloc_queue(int argc, char **argv)
 	o->cpus = 1;
 	o->rounds = 9;
 	o->allocs = 100000;
-	rc = parse(argc, argv, o);
+	rc = cli_parse(argc, argv, &grammar, o);
+	if (rc < 0)
+		rc = check(argv[0], o);
 	if (rc < 0)
 		rc = run_arms(argv[0], o);
 	free(o);

@@ -124,65 +124,103 @@ int cli_next_word(struct cli_args *a, const struct cli_opt *opts)
 	return CLI_OPERAND;
 }
 
-int cli_parse_simple(int argc, char **argv, const char *usage, const char **job, bool *json)
+int cli_parse(int argc, char **argv, const struct cli_grammar *g, void *host)
 {
-	enum { OPT_HELP = 1, OPT_JOB, OPT_JSON };
-	struct cli_opt opts[4] = {{"help", 'h', false, OPT_HELP}};
+	const char *verb = argv[0];
 	struct cli_args args;
-	int id, n = 1;
+	int id;
 
-	if (job)
-		opts[n++] = (struct cli_opt){"job", 0, true, OPT_JOB};
-	if (json)
-		opts[n++] = (struct cli_opt){"json", 0, false, OPT_JSON};
 	cli_args_init(&args, argc, argv);
-	while ((id = cli_next_word(&args, opts)) != CLI_OPT_END) {
-		if (id == OPT_HELP)
-			return cli_print(usage, strlen(usage));
-		if (id == OPT_JOB)
-			*job = args.arg;
-		else if (id == OPT_JSON)
-			*json = true;
-		else if (id == CLI_OPERAND)
-			return cli_fail("%s: unexpected word '%s'; see 'uswap %s --help'", argv[0],
-					args.arg, argv[0]);
-		else
+	while ((id = cli_next_word(&args, g->opts)) != CLI_OPT_END) {
+		if (id == CLI_OPT_HELP)
+			return cli_print(g->usage, strlen(g->usage));
+		if (id == CLI_OPERAND && !g->operand)
+			return cli_fail("%s: unexpected word '%s'; see 'uswap %s --help'", verb, args.arg,
+					verb);
+		if (id == CLI_OPT_BAD || (id == CLI_OPERAND ? !g->operand(host, verb, args.arg)
+							    : !g->option(host, verb, id, args.arg)))
 			return CLI_EXIT_FAILURE;
 	}
 	return -1;
 }
 
+enum { OPT_JOB = 1, OPT_JSON, OPT_QUIET };
+
+struct simple {
+	const char **job;
+	bool *json;
+};
+
+static bool take_simple(void *host, const char *verb, int id, const char *arg)
+{
+	struct simple *w = host;
+
+	if (id == OPT_JOB)
+		*w->job = arg;
+	else
+		*w->json = true;
+	return true;
+}
+
+int cli_parse_simple(int argc, char **argv, const char *usage, const char **job, bool *json)
+{
+	struct simple words = {.job = job, .json = json};
+	struct cli_opt opts[4] = {CLI_HELP};
+	struct cli_grammar g = {.usage = usage, .opts = opts, .option = take_simple};
+	int n = 1;
+
+	if (job)
+		opts[n++] = (struct cli_opt){"job", 0, true, OPT_JOB};
+	if (json)
+		opts[n++] = (struct cli_opt){"json", 0, false, OPT_JSON};
+	return cli_parse(argc, argv, &g, &words);
+}
+
+struct swap_parse {
+	struct swap_words *w;
+	const char *operand; /* what it is called */
+};
+
+static bool take_swap_option(void *host, const char *verb, int id, const char *arg)
+{
+	struct swap_parse *p = host;
+
+	if (id == OPT_JOB)
+		p->w->job = arg;
+	else
+		p->w->quiet = true;
+	return true;
+}
+
+static bool take_swap_operand(void *host, const char *verb, const char *word)
+{
+	struct swap_parse *p = host;
+
+	if (p->w->operand) {
+		cli_fail("%s: unexpected word '%s'; one %s at a time", verb, word, p->operand);
+		return false;
+	}
+	p->w->operand = word;
+	return true;
+}
+
 int cli_parse_swap_words(int argc, char **argv, const char *usage, const char *operand,
 			 struct swap_words *w)
 {
-	enum { OPT_HELP = 1, OPT_JOB, OPT_QUIET };
-	static const struct cli_opt opts[] = {{"help", 'h', false, OPT_HELP},
-					      {"job", 0, true, OPT_JOB},
-					      {"quiet", 'q', false, OPT_QUIET},
-					      {NULL, 0, false, 0}};
-	struct cli_args args;
-	int id;
+	static const struct cli_opt opts[] = {
+		CLI_HELP, {"job", 0, true, OPT_JOB}, {"quiet", 'q', false, OPT_QUIET}, {NULL, 0, false, 0}};
+	struct cli_grammar g = {.usage = usage,
+				.opts = opts,
+				.option = take_swap_option,
+				.operand = take_swap_operand};
+	struct swap_parse p = {.w = w, .operand = operand};
+	int rc;
 
 	*w = (struct swap_words){0};
-	cli_args_init(&args, argc, argv);
-	while ((id = cli_next_word(&args, opts)) != CLI_OPT_END) {
-		if (id == CLI_OPT_BAD)
-			return CLI_EXIT_FAILURE;
-		if (id == OPT_HELP)
-			return cli_print(usage, strlen(usage));
-		if (id == OPT_JOB)
-			w->job = args.arg;
-		else if (id == OPT_QUIET)
-			w->quiet = true;
-		else if (w->operand)
-			return cli_fail("%s: unexpected word '%s'; one %s at a time", argv[0], args.arg,
-					operand);
-		else
-			w->operand = args.arg;
-	}
-	if (!w->operand || !w->operand[0])
+	rc = cli_parse(argc, argv, &g, &p);
+	if (rc < 0 && (!w->operand || !w->operand[0]))
 		return cli_fail("%s: no %s given; see 'uswap %s --help'", argv[0], operand, argv[0]);
-	return -1;
+	return rc;
 }
 
 bool cli_parse_uint(const char *s, size_t len, uint64_t max, uint64_t *value)

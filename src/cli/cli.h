@@ -65,12 +65,27 @@ void cli_args_init(struct cli_args *a, int argc, char **argv);
 /* The id of the next option, or one of the above. Operands and options may be mixed. */
 int cli_next_word(struct cli_args *a, const struct cli_opt *opts);
 /*
+ * All words of a verb that may come in any order. Tables have CLI_HELP, which is dealt with here, as
+ * are words that fit nowhere. Returns -1 to go on, or the status to exit with.
+ */
+struct cli_grammar {
+	const char *usage;
+	const struct cli_opt *opts;
+	/* False: it is wrong (printed). arg: of an option that takes one. */
+	bool (*option)(void *host, const char *verb, int id, const char *arg);
+	bool (*operand)(void *host, const char *verb, const char *word); /* NULL: there is none */
+};
+#define CLI_OPT_HELP 1000
+#define CLI_HELP {"help", 'h', false, CLI_OPT_HELP}
+int cli_parse(int argc, char **argv, const struct cli_grammar *g, void *host);
+
+/*
  * For a verb without operands besides --job ID (*job; NULL if not given), --json (*json; NULL:
- * no such option) and --help. Returns -1 to go on, or the status to exit with.
+ * no such option) and --help. As cli_parse().
  */
 int cli_parse_simple(int argc, char **argv, const char *usage, const char **job, bool *json);
 
-/* The words of swapon and swapoff: one operand, --job ID, -q. As cli_parse_simple(). */
+/* The words of swapon and swapoff: one operand, --job ID, -q. As cli_parse(). */
 struct swap_words {
 	const char *job, *operand;
 	bool quiet;

@@ -54,36 +54,46 @@ static int translate(const char *word, char *out, size_t len)
 	return 0;
 }
 
+struct set_words {
+	const char *job, *word;
+};
+
+static bool take_job(void *host, const char *verb, int id, const char *arg)
+{
+	((struct set_words *)host)->job = arg;
+	return true;
+}
+
+static bool take_word(void *host, const char *verb, const char *word)
+{
+	struct set_words *w = host;
+
+	if (w->word) {
+		cli_fail("set: unexpected word '%s'; one KEY=VALUE at a time", word);
+		return false;
+	}
+	w->word = word;
+	return true;
+}
+
 int verb_set(int argc, char **argv)
 {
-	enum { OPT_HELP = 1, OPT_JOB };
-	static const struct cli_opt opts[] = {
-		{"help", 'h', false, OPT_HELP}, {"job", 0, true, OPT_JOB}, {NULL, 0, false, 0}};
-	const char *job_text = NULL, *word = NULL;
+	static const struct cli_opt opts[] = {CLI_HELP, {"job", 0, true, 1}, {NULL, 0, false, 0}};
+	static const struct cli_grammar grammar = {
+		.usage = usage, .opts = opts, .option = take_job, .operand = take_word};
+	struct set_words w = {0};
 	char arg[CTL_ARG_MAX];
 	struct ctl_answer a;
-	struct cli_args args;
 	pid_t job;
-	int id, rc;
+	int rc = cli_parse(argc, argv, &grammar, &w);
 
-	cli_args_init(&args, argc, argv);
-	while ((id = cli_next_word(&args, opts)) != CLI_OPT_END) {
-		if (id == CLI_OPT_BAD)
-			return CLI_EXIT_FAILURE;
-		if (id == OPT_HELP)
-			return cli_print(usage, strlen(usage));
-		if (id == OPT_JOB)
-			job_text = args.arg;
-		else if (word)
-			return cli_fail("set: unexpected word '%s'; one KEY=VALUE at a time", args.arg);
-		else
-			word = args.arg;
-	}
-	if (!word)
+	if (rc >= 0)
+		return rc;
+	if (!w.word)
 		return cli_fail("set: nothing to set; usage: uswap set [--job ID] KEY=VALUE");
-	rc = translate(word, arg, sizeof(arg));
+	rc = translate(w.word, arg, sizeof(arg));
 	if (!rc)
-		rc = ctl_choose_job(job_text, &job);
+		rc = ctl_choose_job(w.job, &job);
 	if (!rc)
 		rc = ctl_ask(job, CTL_SET, arg, &a);
 	if (rc)

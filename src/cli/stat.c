@@ -298,48 +298,51 @@ static int show(const struct stat_options *o, const struct ctl_answer *a, struct
 	return fflush(stdout) ? cli_fail("standard output cannot be written") : 0;
 }
 
-static int parse_operand(struct stat_options *o, const char *word)
+static bool parse_operand(void *host, const char *verb, const char *word)
 {
 	if (!o->interval_ns) {
-		if (!cli_parse_seconds(word, &o->interval_ns))
-			return cli_fail("stat: INTERVAL '%s': use seconds from 0.01", word);
-		return 0;
+	struct stat_options *o = host;
+	bool ok;
+
+		ok = cli_parse_seconds(word, &o->interval_ns);
+		if (!ok)
+			cli_fail("%s: INTERVAL '%s': use seconds from 0.01", verb, word);
+		return ok;
 	}
-	if (o->count)
-		return cli_fail("stat: unexpected word '%s'; see 'uswap stat --help'", word);
-	if (!cli_parse_uint(word, strlen(word), UINT64_MAX, &o->count) || !o->count)
-		return cli_fail("stat: COUNT '%s': use a number from 1", word);
-	return 0;
+	if (o->count) {
+		cli_fail("%s: unexpected word '%s'; see 'uswap %s --help'", verb, word, verb);
+		return false;
+	}
+	ok = cli_parse_uint(word, strlen(word), UINT64_MAX, &o->count) && o->count;
+	if (!ok)
+		cli_fail("%s: COUNT '%s': use a number from 1", verb, word);
+	return ok;
 }
 
-/* -1 to go on, or the status to exit with. */
-static int parse_stat(int argc, char **argv, struct stat_options *o)
-{
-	enum { OPT_HELP = 1, OPT_JOB, OPT_JSON };
-	static const struct cli_opt opts[] = {{"help", 'h', false, OPT_HELP},
-					      {"job", 0, true, OPT_JOB},
-					      {"json", 0, false, OPT_JSON},
-					      {NULL, 0, false, 0}};
-	struct cli_args args;
-	int id;
+enum { OPT_JOB = 1, OPT_JSON };
 
-	cli_args_init(&args, argc, argv);
-	while ((id = cli_next_word(&args, opts)) != CLI_OPT_END) {
-		if (id == CLI_OPT_BAD)
-			return CLI_EXIT_FAILURE;
-		if (id == OPT_HELP)
-			return cli_print(usage, strlen(usage));
-		if (id == OPT_JOB)
-			o->job = args.arg;
-		else if (id == OPT_JSON)
-			o->json = true;
-		else if (parse_operand(o, args.arg))
-			return CLI_EXIT_FAILURE;
-	}
-	return -1;
+static bool take_option(void *host, const char *verb, int id, const char *arg)
+{
+	struct stat_options *o = host;
+
+	if (id == OPT_JOB)
+		o->job = arg;
+	else
+		o->json = true;
+	return true;
 }
 
 int verb_stat(int argc, char **argv)
+static const struct cli_grammar grammar = {
+	.usage = usage,
+	.opts = (const struct cli_opt[]){CLI_HELP,
+					 {"job", 0, true, OPT_JOB},
+					 {"json", 0, false, OPT_JSON},
+					 {NULL, 0, false, 0}},
+	.option = take_option,
+	.operand = parse_operand,
+};
+
 {
 	struct stat_options o = {0};
 	struct sample last = {0};
@@ -347,7 +350,7 @@ int verb_stat(int argc, char **argv)
 	pid_t job;
 	int rc;
 
-	rc = parse_stat(argc, argv, &o);
+	rc = cli_parse(argc, argv, &grammar, &o);
 	if (rc >= 0)
 		return rc;
 	rc = ctl_choose_job(o.job, &job);
