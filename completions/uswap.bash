@@ -49,15 +49,17 @@ _uswap()
 		mapfile -t COMPREPLY < <(compgen -W 'auto 0 1 2 3 4 5 6 7 8 9' -- "$cur")
 		return
 		;;
-	--queue-policy)
-		mapfile -t COMPREPLY < <(compgen -W "$_uswap_policies" -- "$cur")
-		return
-		;;
 	--device)
 		mapfile -t COMPREPLY < <(compgen -W 'zram ram file:' -- "$cur")
 		return
 		;;
+	--devices)
+		[ "${COMP_WORDS[2]}" != swapoff ] || words='file ram zram'
+		mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
+		return
+		;;
 	--queue-policy)
+		[ "$verb" != bench ] || policies=$_uswap_policies
 		mapfile -t COMPREPLY < <(compgen -W "$policies" -- "$cur")
 		return
 		;;
@@ -113,8 +115,11 @@ _uswap()
 		usemem)
 			words='--queue-policy --runs --processes --size --ram --devices --nodes --depth --write --read --order --dir --json --help'
 			;;
+		swapoff)
+			words='--devices --dir --order --size --rounds --threads --json --help'
+			;;
 		*)
-			words='thp alloc usemem --help'
+			words='thp alloc swapoff usemem --help'
 			;;
 		esac
 		;;

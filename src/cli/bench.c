@@ -21,6 +21,7 @@ static const struct bench {
 	{"usemem", "bench usemem", bench_usemem,
 	 "throughput over several devices, by policy; runs jobs"},
 	{"alloc", "bench alloc", bench_alloc, "cost of an allocation, by how full the device is"},
+	{"swapoff", "bench swapoff", bench_swapoff, "how fast a device is emptied onto another one"},
 };
 
 static int print_usage(void)
@@ -33,7 +34,7 @@ static int print_usage(void)
 			       "Measures a part of uswap, in this process, without a job; but usemem\n"
 			       "runs jobs.\n\n");
 	for (size_t i = 0; i < ARRAY_SIZE(benches) && len < sizeof(text); i++)
-		len += (size_t)snprintf(text + len, sizeof(text) - len, "  %-6s %s\n",
+		len += (size_t)snprintf(text + len, sizeof(text) - len, "  %-8s %s\n",
 					benches[i].name, benches[i].purpose);
 	if (len < sizeof(text))
 		len += (size_t)snprintf(text + len, sizeof(text) - len,

@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 int bench_thp(int argc, char **argv);
+int bench_swapoff(int argc, char **argv);
 int bench_alloc(int argc, char **argv);
 int bench_usemem(int argc, char **argv);
 /* What bench_alloc() is when words name policies of the queue, or devices. */

@@ -21,6 +21,7 @@
 #include "base/hash.h"
 #include "base/rng.h"
 #include "cli/bench.h"
+#include "cli/bench_device.h"
 #include "cli/bench_region.h"
 #include "cli/cli.h"
 #include "trace/vmstat.h"
@@ -44,7 +45,8 @@ static const char usage[] =
 	"  --small            also 4 MiB of single pages, which fill the device to the last slot\n"
 	"  --iterations N     default 100\n"
 	"  --seed N           of what is paged in and written; default 1\n"
-	"  --device DEVICE    zram (the default), ram, file:PATH (a new file)\n"
+	"  --device DEVICE    zram (the default), ram, file:PATH (a new file; with ,force one\n"
+	"                     that is there, whose content is lost)\n"
 	"  --json             one JSON document\n";
 
 struct thp_options {
@@ -73,87 +75,56 @@ struct thp {
 
 /* ---- options ---- */
 
-/* -1 to go on, or the status to exit with. */
-static int parse(int argc, char **argv, struct thp_options *o)
-{
-	enum { OPT_HELP = 1, OPT_ALIGNED, OPT_SMALL, OPT_ITERATIONS, OPT_SEED, OPT_DEVICE, OPT_JSON,
-	       OPT_PLANT };
-	static const struct cli_opt opts[] = {
-		{"help", 'h', false, OPT_HELP},	      {"aligned", 0, false, OPT_ALIGNED},
-		{"small", 0, false, OPT_SMALL},	      {"iterations", 0, true, OPT_ITERATIONS},
-		{"seed", 0, true, OPT_SEED},	      {"device", 0, true, OPT_DEVICE},
-		{"json", 0, false, OPT_JSON},	      {"plant", 0, false, OPT_PLANT},
-		{NULL, 0, false, 0}};
-	struct cli_args args;
-	bool ok = true;
-	int id;
+enum { OPT_ALIGNED = 1, OPT_SMALL, OPT_ITERATIONS, OPT_SEED, OPT_DEVICE, OPT_JSON, OPT_PLANT };
 
-	cli_args_init(&args, argc, argv);
-	while (ok && (id = cli_next_word(&args, opts)) != CLI_OPT_END) {
-		switch (id) {
-		case OPT_HELP:
-			return cli_print(usage, strlen(usage));
-		case OPT_ALIGNED:
-			o->aligned = true;
-			break;
-		case OPT_SMALL:
-			o->small = true;
-			break;
-		case OPT_ITERATIONS:
-			ok = bench_uint(argv[0], "iterations", args.arg, 1, 1000000, &o->iterations);
-			break;
-		case OPT_SEED:
-			ok = bench_uint(argv[0], "seed", args.arg, 0, UINT64_MAX, &o->seed);
-			break;
-		case OPT_DEVICE:
-			o->device = args.arg;
-			break;
-		case OPT_JSON:
-			o->json = true;
-			break;
-		case OPT_PLANT: /* for tests: one page goes out with a bit flipped */
-			o->plant = true;
-			break;
-		case CLI_OPERAND:
-			return cli_fail("%s: unexpected word '%s'; see 'uswap %s --help'", argv[0],
-					args.arg, argv[0]);
-		default:
-			return CLI_EXIT_FAILURE;
-		}
+static bool take_option(void *host, const char *bench, int id, const char *arg)
+{
+	struct thp_options *o = host;
+
+	switch (id) {
+	case OPT_ALIGNED:
+		o->aligned = true;
+		return true;
+	case OPT_SMALL:
+		o->small = true;
+		return true;
+	case OPT_ITERATIONS:
+		return bench_uint(bench, "iterations", arg, 1, 1000000, &o->iterations);
+	case OPT_SEED:
+		return bench_uint(bench, "seed", arg, 0, UINT64_MAX, &o->seed);
+	case OPT_DEVICE:
+		o->device = arg;
+		return true;
+	case OPT_JSON:
+		o->json = true;
+		return true;
+	default: /* OPT_PLANT, for tests: one page goes out with a bit flipped */
+		o->plant = true;
+		return true;
 	}
-	return ok ? -1 : CLI_EXIT_FAILURE;
 }
+
+static const struct cli_grammar grammar = {
+	.usage = usage,
+	.opts = (const struct cli_opt[]){CLI_HELP,
+					 {"aligned", 0, false, OPT_ALIGNED},
+					 {"small", 0, false, OPT_SMALL},
+					 {"iterations", 0, true, OPT_ITERATIONS},
+					 {"seed", 0, true, OPT_SEED},
+					 {"device", 0, true, OPT_DEVICE},
+					 {"json", 0, false, OPT_JSON},
+					 {"plant", 0, false, OPT_PLANT},
+					 {NULL, 0, false, 0}},
+	.option = take_option,
+};
 
 /* ---- set-up ---- */
 
-static struct dev *create_device(const struct thp *t, int *rc)
-{
-	uint64_t bytes = ((uint64_t)USABLE_PAGES + 1) << PAGE_SHIFT;
-	const char *spec = t->o.device;
-	char why[512] = "";
-	struct dev *d;
-	int err = 0;
-
-	if (!strcmp(spec, "zram")) {
-		d = dev_zram_create(&(struct zram_config){.bytes = bytes}, &err);
-	} else if (!strcmp(spec, "ram")) {
-		d = dev_ram_create(USABLE_PAGES + 1, &err);
-	} else if (!strncmp(spec, "file:", 5) && spec[5]) {
-		d = dev_file_create(&(struct file_config){.path = spec + 5, .bytes = bytes}, &err,
-				    why, sizeof(why));
-	} else {
-		*rc = cli_fail("%s: --device '%s': use zram, ram or file:PATH", t->name, spec);
-		return NULL;
-	}
-	if (!d)
-		*rc = cli_fail("%s: %s", t->name, why[0] ? why : strerror(-err));
-	return d;
-}
-
 static int create_engine(struct thp *t)
 {
+	uint64_t bytes = ((uint64_t)USABLE_PAGES + 1) << PAGE_SHIFT;
 	int err, rc = 0;
-	struct dev *d = create_device(t, &rc);
+	struct dev *d = bench_device_create(t->name, t->o.device, bytes, &rc);
 
 	if (!d)
 		return rc;
@@ -420,7 +391,7 @@ int bench_thp(int argc, char **argv)
 {
 	struct thp t = {.name = argv[0],
 			.o = {.iterations = 100, .seed = 1, .device = "zram"}};
-	int rc = parse(argc, argv, &t.o), printed = 0;
+	int rc = cli_parse(argc, argv, &grammar, &t.o), printed = 0;
 
 	if (rc >= 0)
 		return rc;

@@ -56,6 +56,18 @@ class Thp(unittest.TestCase):
                 self.assertEqual((d['ok'], d['used_min']), (True, 64 * MIB))
             self.assertEqual(os.listdir(place), [])
 
+    def test_a_file_that_is_there_is_used_with_force_only(self):
+        with tempfile.TemporaryDirectory(dir='/var/tmp') as place:
+            path = os.path.join(place, 'swap')
+            with open(path, 'w', encoding='utf-8') as f:
+                f.write('wanted')
+            status, _, err = bench('thp', '--iterations', '1', '--device', f'file:{path}')
+            self.assertEqual((status, ',force' in err), (125, True))
+            with open(path, encoding='utf-8') as f:
+                self.assertEqual(f.read(), 'wanted')
+            self.assertTrue(document('thp', '--iterations', '1', '--device',
+                                     f'file:{path},force')['ok'])
+
     def test_one_wrong_bit_is_found(self):
         status, out, err = bench('thp', '--iterations', '1', '--plant', '--json')
         self.assertEqual(status, 125)
@@ -135,6 +147,32 @@ class Queue(unittest.TestCase):
         self.assertEqual([line.split()[0] for line in out.splitlines()[2:]], ['queue', 'fill'])
 
 
+class Swapoff(unittest.TestCase):
+    SMALL = ('swapoff', '--size', '8M', '--rounds', '2')
+
+    def test_all_that_was_on_the_device_is_on_the_other_one(self):
+        with tempfile.TemporaryDirectory(dir='/var/tmp', prefix='a,b:c') as place:
+            for kind in ('file', 'ram', 'zram'):
+                for order in ('0', '4', '9'):
+                    d = document(*self.SMALL, '--devices', kind, '--order', order, '--dir', place)
+                    self.assertEqual((d['ok'], d['wrong_pages']), (True, 0))
+                    self.assertEqual((d['devices'], d['bytes']), (kind, 8 * MIB))
+                    rate = d['mib_per_s']
+                    self.assertTrue(0 < rate['low'] <= rate['median'] <= rate['high'])
+            self.assertEqual(os.listdir(place), [])
+
+    def test_one_wrong_bit_is_found(self):
+        status, out, err = bench(*self.SMALL, '--devices', 'ram', '--plant', '--json')
+        self.assertEqual(status, 125)
+        self.assertIn('1 pages have wrong content', err)
+        self.assertEqual((json.loads(out)['ok'], json.loads(out)['wrong_pages']), (False, 1))
+
+    def test_table_names_the_figure(self):
+        status, out, _ = bench(*self.SMALL, '--devices', 'ram', '--threads', '1')
+        self.assertEqual(status, 0)
+        self.assertRegex(out, r'^ram, order 0, 8 MiB: .* MiB/s\n[0-9]+ \([0-9]+ to [0-9]+\)\n')
+
+
 class Words(unittest.TestCase):
     def test_bad_words_are_named(self):
         for words, named in (
@@ -160,7 +198,12 @@ class Words(unittest.TestCase):
                 (('usemem', '--runs', '100'), 'to 99'), (('usemem', '--devices', '17'), 'to 16'),
                 (('usemem', '--depth', '0'), 'from 1'), (('usemem', '--order', '10'), 'from 0 to 9'),
                 (('usemem', '--dir', '/nowhere'), '/nowhere'),
-                (('alloc', '--queue-policy', 'queue', 'more'), "'more'")):
+                (('alloc', '--queue-policy', 'queue', 'more'), "'more'"),
+                (('thp', '--device', 'file:x:1G'), 'size'), (('thp', '--device', 'file:x,y'), "'y'"),
+                (('swapoff', '--devices', 'disk'), 'file, ram or zram'),
+                (('swapoff', '--size', '1M'), "'1M'"), (('swapoff', '--size', 'x'), "'x'"),
+                (('swapoff', '--threads', '9'), 'from 1 to 8'),
+                (('swapoff', '--dir', '/nowhere', '--size', '2M'), '/nowhere')):
             with self.subTest(words):
                 status, out, err = bench(*words)
                 self.assertEqual((status, out), (125, ''))
@@ -171,7 +214,7 @@ class Words(unittest.TestCase):
     def test_help(self):
         for words, named in ((('--help',), 'alloc'), (('usemem', '-h'), '--depth'),
                              (('thp', '--help'), '--aligned'),
-                             (('alloc', '-h'), '--full'),
+                             (('alloc', '-h'), '--full'), (('swapoff', '-h'), '--devices'),
                              (('alloc', '--queue-policy', 'queue', '-h'), 'weighted')):
             status, out, err = bench(*words)
             self.assertEqual((status, err), (0, ''))
