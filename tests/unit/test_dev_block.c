@@ -24,7 +24,7 @@
 #define DEVICE_PAGES (DEVICE_BYTES / PAGE_SIZE)
 
 static bool no_io_uring;
-static char dir[64], image[96], loop[32], sentence[512];
+static char dir[64], image[96], loop[32];
 static int image_fd = -1, loop_fd = -1;
 static char *buf, *out; /* MAX_FOLIO_PAGES each */
 
@@ -77,47 +77,24 @@ static int teardown(void **state)
 	return rmdir(dir);
 }
 
-static struct dev *try_create(const struct block_config *cfg, int *err)
+static struct dev *make(const void *cfg, int *err, char *text, size_t len)
 {
-	struct block_config c = *cfg;
-	struct dev *d;
+	struct block_config c = *(const struct block_config *)cfg;
 
 	if (!c.path)
 		c.path = loop;
 	c.no_io_uring = no_io_uring;
-	*err = 1;
-	memset(sentence, 'x', sizeof(sentence));
-	d = dev_block_create(&c, err, sentence, sizeof(sentence));
-	assert_non_null(memchr(sentence, 0, sizeof(sentence)));
-	if (d)
-		assert_int_equal(*err, 0);
-	else
-		assert_true(*err < 0);
-	return d;
+	return dev_block_create(&c, err, text, len);
 }
 
 static struct dev *create(const struct block_config *cfg)
 {
-	int err;
-	struct dev *d = try_create(cfg, &err);
-
-	if (!d)
-		fail_msg("%s", sentence);
-	return d;
+	return dev_made(make, cfg);
 }
 
 static void refused(const struct block_config *cfg, int want_err, const char *words)
 {
-	char start[128];
-	int err;
-
-	assert_null(try_create(cfg, &err));
-	if (!strstr(sentence, words))
-		fail_msg("\"%s\" does not say \"%s\"", sentence, words);
-	assert_int_equal(err, -want_err);
-	snprintf(start, sizeof(start), "dev:%s: ", cfg->path ? cfg->path : loop);
-	assert_int_equal(strncmp(sentence, start, strlen(start)), 0);
-	assert_null(strchr(sentence, '\n'));
+	dev_refused(make, cfg, want_err, "dev", cfg->path ? cfg->path : loop, words);
 }
 
 static void put(uint64_t at, const void *bytes, size_t len)
@@ -160,11 +137,7 @@ static void read_page0(char page[PAGE_SIZE])
 
 static void round_trip(struct dev *d, uint32_t slot, uint32_t nr, uint64_t seed)
 {
-	pages_fill(buf, nr, seed);
-	assert_int_equal(dev_io_sync(d, DEV_WRITE, slot, nr, buf), 0);
-	memset(out, 0, (size_t)nr << PAGE_SHIFT);
-	assert_int_equal(dev_io_sync(d, DEV_READ, slot, nr, out), 0);
-	assert_true(pages_are(out, nr, seed));
+	dev_round_trip(d, slot, nr, seed, buf, out);
 }
 
 /* Writes everywhere that may be written. */

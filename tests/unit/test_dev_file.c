@@ -26,53 +26,29 @@
 #include "base/clock.h"
 
 static bool no_io_uring;
-static char dir[128], path[192], sentence[512];
+static char dir[128], path[192];
 static char *buf, *out; /* MAX_FOLIO_PAGES each */
 
 /* ---- helpers ---- */
 
-static struct dev *try_create(const struct file_config *cfg, int *err)
+static struct dev *make(const void *cfg, int *err, char *text, size_t len)
 {
-	struct file_config c = *cfg;
-	struct dev *d;
+	struct file_config c = *(const struct file_config *)cfg;
 
 	if (!c.path)
 		c.path = path;
 	c.no_io_uring = no_io_uring;
-	*err = 1;
-	memset(sentence, 'x', sizeof(sentence));
-	d = dev_file_create(&c, err, sentence, sizeof(sentence));
-	assert_non_null(memchr(sentence, 0, sizeof(sentence)));
-	if (d)
-		assert_int_equal(*err, 0);
-	else
-		assert_true(*err < 0);
-	return d;
+	return dev_file_create(&c, err, text, len);
 }
 
 static struct dev *create(const struct file_config *cfg)
 {
-	int err;
-	struct dev *d = try_create(cfg, &err);
-
-	if (!d)
-		fail_msg("%s", sentence);
-	return d;
+	return dev_made(make, cfg);
 }
 
-/* Creation fails with err, and the sentence starts with the path and contains words. */
 static void refused(const struct file_config *cfg, int want_err, const char *words)
 {
-	char start[256];
-	int err;
-
-	assert_null(try_create(cfg, &err));
-	assert_int_equal(err, -want_err);
-	snprintf(start, sizeof(start), "file:%s: ", cfg->path ? cfg->path : path);
-	assert_int_equal(strncmp(sentence, start, strlen(start)), 0);
-	if (!strstr(sentence, words))
-		fail_msg("\"%s\" does not say \"%s\"", sentence, words);
-	assert_null(strchr(sentence, '\n'));
+	dev_refused(make, cfg, want_err, "file", cfg->path ? cfg->path : path, words);
 }
 
 static bool exists(const char *p)
@@ -104,12 +80,7 @@ static void assert_content(const char *p, const char *text)
 
 static void round_trip(struct dev *d, uint32_t slot, uint32_t nr, uint64_t seed)
 {
-	pages_fill(buf, nr, seed);
-	assert_int_equal(dev_io_sync(d, DEV_WRITE, slot, nr, buf), 0);
-	assert_true(pages_are(buf, nr, seed));
-	memset(out, 0, (size_t)nr << PAGE_SHIFT);
-	assert_int_equal(dev_io_sync(d, DEV_READ, slot, nr, out), 0);
-	assert_true(pages_are(out, nr, seed));
+	dev_round_trip(d, slot, nr, seed, buf, out);
 }
 
 static int setup(void **state)
@@ -475,7 +446,7 @@ static void test_full_disk_fails_at_creation(void **state)
 	snprintf(bytes, sizeof(bytes), "%llu bytes wanted",
 		 (unsigned long long)align_down(cfg.bytes, PAGE_SIZE));
 	refused(&cfg, ENOSPC, bytes);
-	assert_non_null(strstr(sentence, "available"));
+	assert_non_null(strstr(dev_sentence, "available"));
 	assert_false(exists(path));
 	/* A file that we did not make stays, also when it cannot be used. */
 	cfg.force = true;
@@ -621,7 +592,7 @@ static int fall_back(void)
 
 	if (forbid_io_uring() != 0)
 		return 77;
-	d = dev_file_create(&cfg, &err, sentence, sizeof(sentence));
+	d = dev_file_create(&cfg, &err, dev_sentence, sizeof(dev_sentence));
 	if (!d)
 		return 1;
 	pages_fill(buf, 16, 1);
@@ -809,7 +780,7 @@ static int can_run(void)
 		return skip_all("/var/tmp is not on a disk");
 	if (setup(NULL) != 0)
 		return skip_all("/var/tmp is not writable");
-	d = dev_file_create(&cfg, &err, sentence, sizeof(sentence));
+	d = dev_file_create(&cfg, &err, dev_sentence, sizeof(dev_sentence));
 	wrong_engine = d && strcmp(dev_file_engine(d, NULL), no_io_uring ? "threads" : "io_uring");
 	dev_destroy(d);
 	(void)rmdir(dir);

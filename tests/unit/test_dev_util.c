@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "test_dev_util.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -86,6 +87,58 @@ uint64_t dev_bytes(struct dev *d)
 uint64_t dev_errors(struct dev *d)
 {
 	return atomic_load(&d->errors);
+}
+
+char dev_sentence[512];
+
+struct dev *dev_try(make_dev *make, const void *cfg, int *err)
+{
+	struct dev *d;
+
+	*err = 1;
+	memset(dev_sentence, 'x', sizeof(dev_sentence));
+	d = make(cfg, err, dev_sentence, sizeof(dev_sentence));
+	assert_non_null(memchr(dev_sentence, 0, sizeof(dev_sentence)));
+	if (d)
+		assert_int_equal(*err, 0);
+	else
+		assert_true(*err < 0);
+	return d;
+}
+
+struct dev *dev_made(make_dev *make, const void *cfg)
+{
+	int err;
+	struct dev *d = dev_try(make, cfg, &err);
+
+	if (!d)
+		fail_msg("%s", dev_sentence);
+	return d;
+}
+
+void dev_refused(make_dev *make, const void *cfg, int err, const char *kind, const char *path,
+		 const char *words)
+{
+	char start[256];
+	int got;
+
+	assert_null(dev_try(make, cfg, &got));
+	if (!strstr(dev_sentence, words))
+		fail_msg("\"%s\" does not say \"%s\"", dev_sentence, words);
+	assert_int_equal(got, -err);
+	snprintf(start, sizeof(start), "%s:%s: ", kind, path);
+	assert_int_equal(strncmp(dev_sentence, start, strlen(start)), 0);
+	assert_null(strchr(dev_sentence, '\n'));
+}
+
+void dev_round_trip(struct dev *d, uint32_t slot, uint32_t nr, uint64_t seed, char *buf, char *out)
+{
+	pages_fill(buf, nr, seed);
+	assert_int_equal(dev_io_sync(d, DEV_WRITE, slot, nr, buf), 0);
+	assert_true(pages_are(buf, nr, seed));
+	memset(out, 0, (size_t)nr << PAGE_SHIFT);
+	assert_int_equal(dev_io_sync(d, DEV_READ, slot, nr, out), 0);
+	assert_true(pages_are(out, nr, seed));
 }
 
 void gather_done(struct dev_io *io)

@@ -29,6 +29,24 @@ uint64_t dev_pages(struct dev *d);
 uint64_t dev_bytes(struct dev *d);
 uint64_t dev_errors(struct dev *d);
 
+/*
+ * For devices whose constructor says in a sentence why it fails: make() is it, with what all tests of
+ * the file want in its configuration.
+ */
+typedef struct dev *make_dev(const void *cfg, int *err, char *sentence, size_t len);
+/* NULL, an error and a sentence; or a device. Anything in between fails the test. */
+struct dev *dev_try(make_dev *make, const void *cfg, int *err);
+/* It must succeed. */
+struct dev *dev_made(make_dev *make, const void *cfg);
+/* It must fail with -err, in one line that begins with "KIND:PATH: " and holds words. */
+void dev_refused(make_dev *make, const void *cfg, int err, const char *kind, const char *path,
+		 const char *words);
+/* The last sentence. */
+extern char dev_sentence[512];
+
+/* Writes nr pages and reads them into out. */
+void dev_round_trip(struct dev *d, uint32_t slot, uint32_t nr, uint64_t seed, char *buf, char *out);
+
 /* Ends once every one of a number of ios has. */
 struct gather {
 	_Atomic uint32_t left;
