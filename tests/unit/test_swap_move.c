@@ -21,6 +21,12 @@ static void end_mover(struct mover *m)
 	free(m);
 }
 
+static void end(struct swap *s, struct mover *m)
+{
+	end_mover(m);
+	test_end(s);
+}
+
 static struct move_result move(struct mover *m, unsigned int from, unsigned int to, bool lose,
 			       const swp_t *e, unsigned int n)
 {
@@ -35,15 +41,13 @@ static struct move_result move(struct mover *m, unsigned int from, unsigned int 
 
 static void test_moves_to_another_device_with_content(void **state)
 {
-	struct swap *s = test_swap(MIB(8));
 	struct tdev *a = tdev_create(4096, 0, false), *b = tdev_create(4096, 0, true);
+	struct swap *s = test_swap_on_two(MIB(8), a, b);
 	struct mover *m = new_mover(s);
 	struct move_result r;
 	swp_t e[64];
 
 	(void)state;
-	test_swap_on(s, a, 10);
-	test_swap_on(s, b, 0);
 	test_store_written(s, e, 60, 0, 0);
 	test_store_written(s, e + 60, 4, 6, 1000);
 	assert_int_equal(tdev_nr_present(a), 60 + 4 * 64);
@@ -58,9 +62,7 @@ static void test_moves_to_another_device_with_content(void **state)
 		assert_int_equal(test_load_matches(s, e[i], &k), 0);
 		swap_put(s, e[i], 1);
 	}
-	swap_check(s);
-	end_mover(m);
-	swap_destroy(s);
+	end(s, m);
 }
 
 static void test_moves_within_a_device(void **state)
@@ -83,22 +85,18 @@ static void test_moves_within_a_device(void **state)
 	assert_int_not_equal(entry_of(&s->table, e)->slot, before);
 	assert_int_equal(test_load_matches(s, e, &k), 0);
 	swap_put(s, e, 1);
-	swap_check(s);
-	end_mover(m);
-	swap_destroy(s);
+	end(s, m);
 }
 
 static void test_without_room_stays(void **state)
 {
-	struct swap *s = test_swap(MIB(4));
 	struct tdev *a = tdev_create(512, 0, false), *b = tdev_create(9, 0, false);
+	struct swap *s = test_swap_on_two(MIB(4), a, b);
 	struct mover *m = new_mover(s);
 	struct move_result r;
 	swp_t e[20];
 
 	(void)state;
-	test_swap_on(s, a, 10);
-	test_swap_on(s, b, 0);
 	test_store_written(s, e, 20, 0, 0);
 	r = move(m, 0, MOVE_ANYWHERE, false, e, 20);
 	assert_int_equal(r.moved, 8);
@@ -109,9 +107,7 @@ static void test_without_room_stays(void **state)
 		assert_int_equal(test_load_matches(s, e[i], &k), 0);
 		swap_put(s, e[i], 1);
 	}
-	swap_check(s);
-	end_mover(m);
-	swap_destroy(s);
+	end(s, m);
 }
 
 /* The target has room for single pages only; then a larger run of it comes free. */
@@ -148,22 +144,18 @@ static void test_folio_moves_into_pieces_and_back_into_one(void **state)
 	for (unsigned int i = 0; i < 511; i++)
 		if (e[i])
 			swap_put(s, e[i], 1);
-	swap_check(s);
-	end_mover(m);
-	swap_destroy(s);
+	end(s, m);
 }
 
 static void test_unreadable_is_lost_alone_or_stays(void **state)
 {
-	struct swap *s = test_swap(MIB(4));
 	struct tdev *a = tdev_create(512, 0, false), *b = tdev_create(512, 0, false);
+	struct swap *s = test_swap_on_two(MIB(4), a, b);
 	struct mover *m = new_mover(s);
 	struct move_result r;
 	swp_t e[2];
 
 	(void)state;
-	test_swap_on(s, a, 10);
-	test_swap_on(s, b, 0);
 	test_store_written(s, e, 2, 0, 0);
 	a->read_eio = 1000;
 	r = move(m, 0, MOVE_ANYWHERE, false, e, 2);
@@ -180,9 +172,7 @@ static void test_unreadable_is_lost_alone_or_stays(void **state)
 	assert_int_equal(tdev_nr_present(a), 0);
 	swap_put(s, e[0], 1);
 	swap_put(s, e[1], 1);
-	swap_check(s);
-	end_mover(m);
-	swap_destroy(s);
+	end(s, m);
 }
 
 /* ---- threads ---- */

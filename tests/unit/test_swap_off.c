@@ -24,18 +24,6 @@ static int off(struct swap *s, struct tdev *t, struct swap_off_result *res)
 	return err;
 }
 
-static void check_and_put(struct swap *s, const swp_t *e, unsigned int n, unsigned int order,
-			  uint64_t seed)
-{
-	for (unsigned int i = 0; i < n; i++) {
-		struct key k = test_key(seed + i, order);
-
-		assert_int_equal(test_load_matches(s, e[i], &k), 0);
-		swap_put(s, e[i], 1);
-	}
-	swap_check(s);
-}
-
 static struct swap_dev_info info_of(struct swap *s, const char *name)
 {
 	struct swap_dev_info devs[SWAP_MAX_DEVS];
@@ -49,14 +37,12 @@ static struct swap_dev_info info_of(struct swap *s, const char *name)
 
 static void test_moves_all_and_hands_the_device_back(void **state)
 {
-	struct swap *s = test_swap(MIB(16));
 	struct tdev *a = tdev_create(4096, 0, true), *b = tdev_create(4096, 0, true);
+	struct swap *s = test_swap_on_two(MIB(16), a, b);
 	struct swap_off_result res;
 	swp_t small[300], large[20];
 
 	(void)state;
-	test_swap_on(s, a, 10);
-	test_swap_on(s, b, 0);
 	test_store_written(s, small, 300, 0, 0);
 	test_store_written(s, large, 20, 4, 1000);
 	assert_int_equal(tdev_nr_present(a), 300 + 20 * 16);
@@ -67,28 +53,26 @@ static void test_moves_all_and_hands_the_device_back(void **state)
 	assert_int_equal(res.lost_pages, 0);
 	assert_int_equal(tdev_nr_present(b), 620);
 	swap_check(s);
-	check_and_put(s, small, 300, 0, 0);
-	check_and_put(s, large, 20, 4, 1000);
+	test_check_and_put(s, small, 300, 0, 0);
+	test_check_and_put(s, large, 20, 4, 1000);
 	assert_int_equal(tdev_nr_present(b), 0);
 	swap_destroy(s);
 }
 
 static void test_the_number_is_used_again(void **state)
 {
-	struct swap *s = test_swap(MIB(4));
 	struct tdev *a = tdev_create(64, 0, false), *b = tdev_create(4096, 0, false), *c;
+	struct swap *s = test_swap_on_two(MIB(4), a, b);
 	struct swap_off_result res;
 	swp_t e[8], f[8];
 
 	(void)state;
-	test_swap_on(s, a, 10);
-	test_swap_on(s, b, 0);
 	for (int i = 0; i < 100; i++) {
 		test_store_written(s, e, 8, 0, 0);
 		assert_int_equal(off(s, a, &res), 0);
 		a = tdev_create(64, 0, false);
 		test_swap_on(s, a, 10);
-		check_and_put(s, e, 8, 0, 0);
+		test_check_and_put(s, e, 8, 0, 0);
 	}
 	assert_int_equal(swap_nr_devs(s), 2);
 	/* Of higher and of lower priority than what is there: the order is kept. */
@@ -98,7 +82,7 @@ static void test_the_number_is_used_again(void **state)
 	assert_int_equal(tdev_nr_present(c), 8);
 	assert_int_equal(off(s, c, &res), 0);
 	assert_int_equal(tdev_nr_present(a), 8);
-	check_and_put(s, f, 8, 0, 50);
+	test_check_and_put(s, f, 8, 0, 50);
 	swap_destroy(s);
 }
 
@@ -117,21 +101,18 @@ static void test_all_numbers_in_use_is_refused_and_leaves_nothing(void **state)
 	assert_int_equal(swap_on(s, &more->d, &five), -ENOSPC);
 	assert_int_equal(off(s, t[7], &res), 0);
 	assert_int_equal(swap_on(s, &more->d, &five), 0);
-	swap_check(s);
-	swap_destroy(s);
+	test_end(s);
 }
 
 static void test_is_refused_with_numbers_where_there_is_no_room(void **state)
 {
-	struct swap *s = test_swap(MIB(4));
 	struct tdev *a = tdev_create(512, 0, false), *b = tdev_create(101, 0, false);
+	struct swap *s = test_swap_on_two(MIB(4), a, b);
 	struct swap_off_result res;
 	uint64_t writes;
 	swp_t e[120];
 
 	(void)state;
-	test_swap_on(s, a, 10);
-	test_swap_on(s, b, 0);
 	test_store_written(s, e, 120, 0, 0);
 	writes = b->nr_writes;
 	assert_int_equal(off(s, a, &res), -ENOSPC);
@@ -142,10 +123,10 @@ static void test_is_refused_with_numbers_where_there_is_no_room(void **state)
 	assert_false(info_of(s, a->d.name).draining);
 	assert_int_equal(info_of(s, a->d.name).used_bytes, 120 * PAGE_SIZE);
 	/* It takes pages in as before. */
-	check_and_put(s, e, 120, 0, 0);
+	test_check_and_put(s, e, 120, 0, 0);
 	test_store_written(s, e, 10, 0, 500);
 	assert_int_equal(tdev_nr_present(a), 10);
-	check_and_put(s, e, 10, 0, 500);
+	test_check_and_put(s, e, 10, 0, 500);
 	swap_destroy(s);
 }
 
@@ -172,7 +153,7 @@ static void test_the_last_device_goes_only_when_it_is_empty(void **state)
 	assert_int_equal(swap_free_pages(s), 0);
 	test_swap_on(s, b, 0);
 	assert_int_equal(swap_writeout(s, 1), 1);
-	check_and_put(s, &e, 1, 0, 3);
+	test_check_and_put(s, &e, 1, 0, 3);
 	swap_destroy(s);
 }
 
@@ -227,8 +208,8 @@ static bool on_progress(void *host, const struct swap_off_progress *p)
 
 static void test_interrupted_the_device_stays_and_works(void **state)
 {
-	struct swap *s = test_swap(MIB(8));
 	struct tdev *a = tdev_create(2048, 0, true), *b = tdev_create(2048, 0, false);
+	struct swap *s = test_swap_on_two(MIB(8), a, b);
 	struct script sc = {.release = a, .stop_at = 1, .s = s, .busy = a->d.name};
 	struct swap_off_request req = {.name = a->d.name, .progress = on_progress, .host = &sc,
 				       .threads = 1};
@@ -237,8 +218,6 @@ static void test_interrupted_the_device_stays_and_works(void **state)
 	swp_t e[500], f[10];
 
 	(void)state;
-	test_swap_on(s, a, 10);
-	test_swap_on(s, b, 0);
 	test_store_written(s, e, 500, 0, 0);
 	tdev_hold(a, true);
 	assert_int_equal(swap_off(s, &req, &res, &gone), -EINTR);
@@ -252,10 +231,10 @@ static void test_interrupted_the_device_stays_and_works(void **state)
 	swap_check(s);
 	test_store_written(s, f, 10, 0, 1000);
 	assert_int_equal(tdev_nr_present(a), 500 - 128 + 10);
-	check_and_put(s, f, 10, 0, 1000);
+	test_check_and_put(s, f, 10, 0, 1000);
 	/* And a second attempt ends. */
 	assert_int_equal(off(s, a, &res), 0);
-	check_and_put(s, e, 500, 0, 0);
+	test_check_and_put(s, e, 500, 0, 0);
 	swap_destroy(s);
 }
 
@@ -280,43 +259,39 @@ static void test_room_that_turns_out_not_to_be_there(void **state)
 	assert_int_equal(res.left_pages, 500 - 256);
 	assert_false(info_of(s, a->d.name).draining);
 	swap_check(s);
-	check_and_put(s, e, 500, 0, 0);
+	test_check_and_put(s, e, 500, 0, 0);
 	swap_destroy(s);
 }
 
 static void test_target_that_fails_now_and_then(void **state)
 {
-	struct swap *s = test_swap(MIB(8));
 	struct tdev *a = tdev_create(1024, 0, false), *b = tdev_create(1024, 0, true);
+	struct swap *s = test_swap_on_two(MIB(8), a, b);
 	struct swap_off_result res;
 	swp_t e[200];
 
 	(void)state;
-	test_swap_on(s, a, 10);
-	test_swap_on(s, b, 0);
 	test_store_written(s, e, 200, 0, 0);
 	b->write_enomem = 300;
 	assert_int_equal(off(s, a, &res), 0);
-	check_and_put(s, e, 200, 0, 0);
+	test_check_and_put(s, e, 200, 0, 0);
 	swap_destroy(s);
 }
 
 static void test_target_that_fails_for_good(void **state)
 {
-	struct swap *s = test_swap(MIB(8));
 	struct tdev *a = tdev_create(1024, 0, false), *b = tdev_create(1024, 0, true);
+	struct swap *s = test_swap_on_two(MIB(8), a, b);
 	struct swap_off_result res;
 	swp_t e[200];
 
 	(void)state;
-	test_swap_on(s, a, 10);
-	test_swap_on(s, b, 0);
 	test_store_written(s, e, 200, 0, 0);
 	b->write_eio = 1000;
 	assert_int_equal(off(s, a, &res), -ENOSPC);
 	assert_int_equal(res.left_pages, 200);
 	assert_int_equal(tdev_nr_present(a), 200);
-	check_and_put(s, e, 200, 0, 0);
+	test_check_and_put(s, e, 200, 0, 0);
 	swap_destroy(s);
 }
 
@@ -329,14 +304,12 @@ static uint32_t slot_of(struct swap *s, swp_t e)
 
 static void test_unreadable_folio_is_lost_alone(void **state)
 {
-	struct swap *s = test_swap(MIB(8));
 	struct tdev *a = tdev_create(1024, 0, false), *b = tdev_create(1024, 0, false);
+	struct swap *s = test_swap_on_two(MIB(8), a, b);
 	struct swap_off_result res;
 	swp_t e[100], f[4];
 
 	(void)state;
-	test_swap_on(s, a, 10);
-	test_swap_on(s, b, 0);
 	test_store_written(s, e, 100, 0, 0);
 	test_store_written(s, f, 4, 3, 1000);
 	a->bad_slot = slot_of(s, f[1]) + 5;
@@ -347,42 +320,38 @@ static void test_unreadable_folio_is_lost_alone(void **state)
 	assert_int_equal(test_kind(s, f[1]), ENTRY_LOST);
 	assert_int_equal(test_load(s, f[1], mem), -EIO);
 	swap_put(s, f[1], 1);
-	check_and_put(s, e, 100, 0, 0);
-	check_and_put(s, &f[0], 1, 3, 1000);
-	check_and_put(s, &f[2], 2, 3, 1002);
+	test_check_and_put(s, e, 100, 0, 0);
+	test_check_and_put(s, &f[0], 1, 3, 1000);
+	test_check_and_put(s, &f[2], 2, 3, 1002);
 	swap_destroy(s);
 }
 
 static void test_what_can_be_read_at_a_later_try_is_not_lost(void **state)
 {
-	struct swap *s = test_swap(MIB(8));
 	struct tdev *a = tdev_create(1024, 0, false), *b = tdev_create(1024, 0, false);
+	struct swap *s = test_swap_on_two(MIB(8), a, b);
 	struct swap_off_result res;
 	swp_t e[10];
 
 	(void)state;
-	test_swap_on(s, a, 10);
-	test_swap_on(s, b, 0);
 	test_store_written(s, e, 10, 0, 0);
 	a->bad_slot = slot_of(s, e[4]);
 	a->bad_reads = 2;
 	assert_int_equal(off(s, a, &res), 0);
 	assert_int_equal(res.lost_pages, 0);
-	check_and_put(s, e, 10, 0, 0);
+	test_check_and_put(s, e, 10, 0, 0);
 	swap_destroy(s);
 }
 
 /* Interrupted, or without room: nothing is given up that could perhaps be read later. */
 static void test_nothing_is_lost_before_all_others_have_moved(void **state)
 {
-	struct swap *s = test_swap(MIB(8));
 	struct tdev *a = tdev_create(1024, 0, false), *b = tdev_create(1024, 0, false);
+	struct swap *s = test_swap_on_two(MIB(8), a, b);
 	struct swap_off_result res;
 	swp_t e[50];
 
 	(void)state;
-	test_swap_on(s, a, 10);
-	test_swap_on(s, b, 0);
 	test_store_written(s, e, 50, 0, 0);
 	a->bad_slot = slot_of(s, e[4]);
 	a->bad_reads = UINT32_MAX;
@@ -390,7 +359,7 @@ static void test_nothing_is_lost_before_all_others_have_moved(void **state)
 	assert_int_equal(off(s, a, &res), -ENOSPC);
 	assert_int_equal(res.lost_pages, 0);
 	a->bad_reads = 0;
-	check_and_put(s, e, 50, 0, 0);
+	test_check_and_put(s, e, 50, 0, 0);
 	swap_destroy(s);
 }
 
@@ -525,7 +494,7 @@ static void test_memory_goes_to_a_file_and_back(void **state)
 	test_swap_on(s, z, 100);
 	assert_int_equal(off(s, f, &res), 0);
 	assert_int_equal(z->nr_last, 300);
-	check_and_put(s, e, 300, 0, 0);
+	test_check_and_put(s, e, 300, 0, 0);
 	swap_destroy(s);
 }
 
@@ -557,7 +526,7 @@ static void test_memory_that_would_not_do_is_not_filled(void **state)
 	assert_int_equal(off(s, f, &res), -ENOSPC);
 	assert_int_equal(res.moved_pages, 0);
 	assert_true(res.used_pages > res.room_pages);
-	check_and_put(s, e, 2500, 0, 0);
+	test_check_and_put(s, e, 2500, 0, 0);
 	swap_destroy(s);
 }
 
@@ -573,13 +542,12 @@ static void test_grows_the_target(void **state)
 	test_store_written(s, e, 300, 0, 0);
 	test_swap_on(s, b, 10);
 	assert_int_equal(off(s, a, &res), 0);
-	check_and_put(s, e, 300, 0, 0);
+	test_check_and_put(s, e, 300, 0, 0);
 	swap_destroy(s);
 }
 
 static void test_shared_entry_moves_once(void **state)
 {
-	struct swap *s = test_swap(MIB(16));
 	struct tdev *a = tdev_create(512, 0, false), *b = tdev_create(512, 0, false);
 	struct key k = test_key(9, 2);
 	struct swap_off_result res;
@@ -587,8 +555,6 @@ static void test_shared_entry_moves_once(void **state)
 	swp_t e, same;
 
 	(void)state;
-	test_swap_on(s, a, 100);
-	test_swap_on(s, b, 10);
 	test_store_written(s, &e, 1, 2, 9);
 	same = test_store(s, &k, &how);
 	assert_int_equal(how, SWAP_SEALED_EQUAL);
@@ -600,22 +566,19 @@ static void test_shared_entry_moves_once(void **state)
 	assert_int_equal(test_store(s, &k, &how), e);
 	assert_int_equal(how, SWAP_SEALED_EQUAL);
 	swap_put(s, e, 8);
-	swap_check(s);
-	swap_destroy(s);
+	test_end(s);
 }
 
 /* Copies of pages that are resident: of no use, so they neither move nor need room. */
 static void test_cached_slots_are_given_up(void **state)
 {
-	struct swap *s = test_swap(MIB(16));
 	struct tdev *a = tdev_create(1024, 0, false), *b = tdev_create(101, 0, false);
 	struct swap_off_result res;
 	swp_t e[300];
 
 	(void)state;
-	test_swap_on(s, a, 100);
-	test_swap_on(s, b, 10);
 	test_store_written(s, e, 300, 0, 0);
+	struct swap *s = test_swap_on_two(MIB(16), a, b);
 	for (int i = 0; i < 250; i++)
 		assert_true(swap_keep(s, e[i], 1));
 	/* One of them is wanted by somebody else too. */
@@ -626,23 +589,21 @@ static void test_cached_slots_are_given_up(void **state)
 		assert_int_equal(test_kind(s, e[i]), i ? ENTRY_GONE : ENTRY_DEVICE);
 		swap_put_kept(s, e[i], 1);
 	}
-	check_and_put(s, &e[0], 1, 0, 0);
-	check_and_put(s, &e[250], 50, 0, 250);
+	test_check_and_put(s, &e[0], 1, 0, 0);
+	test_check_and_put(s, &e[250], 50, 0, 250);
 	swap_destroy(s);
 }
 
 /* Relocation holds runs ready, and a worker is at it: neither is in the way. */
 static void test_relocation_gives_way(void **state)
 {
-	struct swap *s = test_swap(MIB(32));
 	struct tdev *a = tdev_create(4096, 0, false), *b = tdev_create(8192, 0, false);
 	struct swap_off_result res;
 	static swp_t e[4095];
 
 	(void)state;
-	test_swap_on(s, a, 100);
-	test_swap_on(s, b, 10);
 	test_store_written(s, e, 4095, 0, 0);
+	struct swap *s = test_swap_on_two(MIB(16), a, b);
 	for (int i = 0; i < 4095; i++)
 		if (i % 2) {
 			swap_put(s, e[i], 1);
@@ -662,8 +623,7 @@ static void test_relocation_gives_way(void **state)
 		assert_int_equal(test_load_matches(s, e[i], &k), 0);
 		swap_put(s, e[i], 1);
 	}
-	swap_check(s);
-	swap_destroy(s);
+	test_end(s);
 }
 
 /* ---- things in flight ---- */
@@ -671,6 +631,7 @@ static void test_relocation_gives_way(void **state)
 struct writing {
 	struct swap *s;
 	int64_t left;
+	struct swap *s = test_swap_on_two(MIB(32), a, b);
 };
 
 static void write_one(void *arg)
@@ -683,7 +644,6 @@ static void write_one(void *arg)
 /* The write has slots and no owner yet when the device is to go. */
 static void test_waits_for_a_write_in_flight(void **state)
 {
-	struct swap *s = test_swap(MIB(4));
 	struct tdev *a = tdev_create(512, 0, true), *b = tdev_create(512, 0, false);
 	struct script sc = {.release = a};
 	struct swap_off_request req = {.name = a->d.name, .progress = on_progress, .host = &sc};
@@ -695,8 +655,6 @@ static void test_waits_for_a_write_in_flight(void **state)
 	swp_t e;
 
 	(void)state;
-	test_swap_on(s, a, 10);
-	test_swap_on(s, b, 0);
 	tdev_hold(a, true);
 	e = test_store(s, &k, NULL);
 	assert_int_equal(us_thread_start(&t, "writer", -1, write_one, &w), 0);
@@ -708,7 +666,7 @@ static void test_waits_for_a_write_in_flight(void **state)
 	assert_int_equal(w.left, 1);
 	dev_destroy(gone);
 	assert_int_equal(tdev_nr_present(b), 1);
-	check_and_put(s, &e, 1, 0, 1);
+	test_check_and_put(s, &e, 1, 0, 1);
 	swap_destroy(s);
 }
 
@@ -719,6 +677,7 @@ struct loading {
 	int result;
 };
 
+	struct swap *s = test_swap_on_two(MIB(4), a, b);
 static void load_one(void *arg)
 {
 	struct loading *l = arg;
@@ -728,7 +687,6 @@ static void load_one(void *arg)
 
 static void test_waits_for_a_load_in_flight(void **state)
 {
-	struct swap *s = test_swap(MIB(4));
 	struct tdev *a = tdev_create(512, 0, true), *b = tdev_create(512, 0, false);
 	struct script sc = {.release = a};
 	struct swap_off_request req = {.name = a->d.name, .progress = on_progress, .host = &sc};
@@ -739,8 +697,6 @@ static void test_waits_for_a_load_in_flight(void **state)
 	bool reading = false;
 
 	(void)state;
-	test_swap_on(s, a, 10);
-	test_swap_on(s, b, 0);
 	test_store_written(s, &l.e, 1, 0, 1);
 	tdev_hold(a, true);
 	assert_int_equal(us_thread_start(&t, "loader", -1, load_one, &l), 0);
@@ -753,7 +709,7 @@ static void test_waits_for_a_load_in_flight(void **state)
 	us_thread_join(&t);
 	assert_int_equal(l.result, 0);
 	dev_destroy(gone);
-	check_and_put(s, &l.e, 1, 0, 1);
+	test_check_and_put(s, &l.e, 1, 0, 1);
 	swap_destroy(s);
 }
 
@@ -765,6 +721,7 @@ struct storm {
 	struct swap *s;
 	struct us_mutex lock[STORM_FOLIOS];
 	swp_t e[STORM_FOLIOS];		/* under its lock; 0: none */
+	struct swap *s = test_swap_on_two(MIB(4), a, b);
 	struct key key[STORM_FOLIOS];	/* under its lock */
 	atomic_bool stop;
 	_Atomic uint64_t seed;

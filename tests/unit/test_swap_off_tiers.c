@@ -32,12 +32,6 @@ static void start(struct world *w)
 	test_swap_on(w->s, w->leaving, 5);
 }
 
-static void end(struct world *w)
-{
-	swap_check(w->s);
-	swap_destroy(w->s);
-}
-
 /* A device of the tier, with room for nr_pages. */
 static void add_device(struct world *w, unsigned int tier, uint32_t nr_pages)
 {
@@ -75,17 +69,6 @@ static void store(struct world *w, unsigned int class, swp_t *e, unsigned int n,
 	}
 	while (swap_writeout(w->s, (uint64_t)n << order) > 0)
 		;
-}
-
-static void check_and_put(struct world *w, const swp_t *e, unsigned int n, unsigned int order,
-			  uint64_t seed)
-{
-	for (unsigned int i = 0; i < n; i++) {
-		struct key k = test_key(seed + i, order);
-
-		assert_int_equal(test_load_matches(w->s, e[i], &k), 0);
-		swap_put(w->s, e[i], 1);
-	}
 }
 
 static int off(struct world *w, struct swap_off_result *res)
@@ -135,15 +118,15 @@ static void test_is_refused_untouched_where_a_tier_has_no_room(void **state)
 	/* It is on, and takes in what may go nowhere else. */
 	store(&w, class_of_tiers(&w, 0), here, 5, 0, 2000);
 	assert_int_equal(tdev_nr_present(w.leaving), 105);
-	check_and_put(&w, here, 5, 0, 2000);
+	test_check_and_put(w.s, here, 5, 0, 2000);
 	/* With a second device of the tier it ends. */
 	test_swap_on(w.s, tdev_create(21, 0, false), 25);
 	assert_int_equal(off(&w, &res), 0);
 	assert_int_equal(res.moved_pages, 100);
 	assert_int_equal(res.bound_pages, 0);
-	check_and_put(&w, bound, 50, 0, 0);
-	check_and_put(&w, any, 50, 0, 1000);
-	end(&w);
+	test_check_and_put(w.s, bound, 50, 0, 0);
+	test_check_and_put(w.s, any, 50, 0, 1000);
+	test_end(w.s);
 }
 
 static void test_is_refused_where_none_of_the_others_is_allowed(void **state)
@@ -160,9 +143,9 @@ static void test_is_refused_where_none_of_the_others_is_allowed(void **state)
 	assert_int_equal(res.bound_pages, 3);
 	assert_int_equal(res.bound_room_pages, 0);
 	assert_int_equal(writes(&w), 0);
-	check_and_put(&w, e, 3, 0, 0);
+	test_check_and_put(w.s, e, 3, 0, 0);
 	assert_int_equal(off(&w, &res), 0);
-	end(&w);
+	test_end(w.s);
 }
 
 /* Those that may go everywhere come first, and would fill the tier that the others need. */
@@ -183,10 +166,10 @@ static void test_room_is_left_to_those_who_have_no_other(void **state)
 	assert_int_equal(tdev_nr_present(w.dev[0]), 480);
 	assert_int_equal(tdev_nr_present(w.dev[2]), 580);
 	swap_check(w.s);
-	check_and_put(&w, any, 600, 0, 0);
-	check_and_put(&w, bound, 300, 0, 1000);
-	check_and_put(&w, large, 10, 4, 2000);
-	end(&w);
+	test_check_and_put(w.s, any, 600, 0, 0);
+	test_check_and_put(w.s, bound, 300, 0, 1000);
+	test_check_and_put(w.s, large, 10, 4, 2000);
+	test_end(w.s);
 }
 
 /* Copies of resident pages are of no use, whatever their class. */
@@ -207,8 +190,8 @@ static void test_cached_slots_of_a_bound_class_need_no_room(void **state)
 	assert_int_equal(res.moved_pages, 5);
 	for (int i = 0; i < 35; i++)
 		swap_put_kept(w.s, e[i], 1);
-	check_and_put(&w, e + 35, 5, 0, 35);
-	end(&w);
+	test_check_and_put(w.s, e + 35, 5, 0, 35);
+	test_end(w.s);
 }
 
 /* ---- against a naive answer ---- */
@@ -258,8 +241,8 @@ static bool try_one(struct rng *rng)
 	assert_int_equal(res.moved_pages, fits ? n : 0);
 	if (!fits)
 		assert_int_equal(writes(&w), 0);
-	check_and_put(&w, e, n, 0, 0);
-	end(&w);
+	test_check_and_put(w.s, e, n, 0, 0);
+	test_end(w.s);
 	return fits;
 }
 

@@ -410,3 +410,30 @@ void test_store_written(struct swap *s, swp_t *e, unsigned int n, unsigned int o
 	}
 	assert_int_equal(swap_writeout(s, (uint64_t)n << order), (int64_t)n << order);
 }
+struct swap *test_swap_on_two(uint64_t cache_bytes, struct tdev *high, struct tdev *low)
+{
+	struct swap *s = test_swap(cache_bytes);
+
+	test_swap_on(s, high, 10);
+	test_swap_on(s, low, 0);
+	return s;
+}
+
+void test_end(struct swap *s)
+{
+	swap_check(s);
+	swap_destroy(s);
+}
+
+void test_check_and_put(struct swap *s, const swp_t *e, unsigned int n, unsigned int order,
+			uint64_t seed)
+{
+	for (unsigned int i = 0; i < n; i++) {
+		struct key k = test_key(seed + i, order);
+
+		assert_int_equal(test_load_matches(s, e[i], &k), 0);
+		swap_put(s, e[i], 1);
+	}
+	swap_check(s);
+}
+

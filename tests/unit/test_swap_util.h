@@ -74,6 +74,10 @@ swp_t test_store(struct swap *s, const struct key *k, enum swap_sealed *how);
 /* Loads into buf and waits. */
 int test_load(struct swap *s, swp_t e, void *buf);
 /* Loads and compares: 0, or what the load said. */
+/* With a device of priority 10 and one of priority 0. */
+struct swap *test_swap_on_two(uint64_t cache_bytes, struct tdev *high, struct tdev *low);
+/* Checks it and ends it. */
+void test_end(struct swap *s);
 int test_load_matches(struct swap *s, swp_t e, const struct key *k);
 /* Content that no other seed and order have. */
 struct key test_key(uint64_t seed, unsigned int order);
@@ -83,3 +87,6 @@ void test_store_written(struct swap *s, swp_t *e, unsigned int n, unsigned int o
 enum entry_kind test_kind(struct swap *s, swp_t e);
 
 #endif
+/* What test_store_written() has stored: loads, compares and drops each; and checks s. */
+void test_check_and_put(struct swap *s, const swp_t *e, unsigned int n, unsigned int order,
+			uint64_t seed);
