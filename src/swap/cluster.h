@@ -185,6 +185,12 @@ void clusters_each_owner(struct clusters *c, void (*see)(void *host, uint32_t ow
 unsigned int clusters_reclaim_full(struct clusters *c);
 /* Discards at most max emptied clusters. Returns how many. */
 unsigned int clusters_discard_some(struct clusters *c, unsigned int max);
+/*
+ * Discards all that was ever in use but bad slots, of a disabled device on which nothing is and that
+ * nobody else is at, if it is one that is told. 0; -ETIME: it was not over at that time; or the first
+ * error. What has not been discarded then is not tried.
+ */
+int clusters_discard_all(struct clusters *c, uint64_t end_ns);
 
 /* ---- relocation ---- */
 

@@ -10,9 +10,13 @@
  */
 #include "swap/cluster_internal.h"
 
+#include <errno.h>
+
 #include "base/clock.h"
 
 #define WAIT_NS NSEC_PER_SEC
+/* In one go, when a device is left: 256 MiB. */
+#define ALL_SLOTS 65536u
 
 bool cluster_discard_one(struct clusters *c)
 {
@@ -67,4 +71,28 @@ unsigned int clusters_discard_some(struct clusters *c, unsigned int max)
 	while (n < max && cluster_discard_one(c))
 		n++;
 	return n;
+}
+
+int clusters_discard_all(struct clusters *c, uint64_t end_ns)
+{
+	uint64_t touched = (uint64_t)atomic_load(&c->nr_touched) * CLUSTER_SLOTS;
+	uint32_t end = (uint32_t)MIN(touched, (uint64_t)atomic_load(&c->nr_slots));
+	uint32_t nr_bad = atomic_load(&c->nr_bad), bad = 0, stop;
+	int err = 0;
+
+	/* Slot 0 may be a header. */
+	for (uint32_t at = 1; c->cfg.discard && at < end && !err; at = stop) {
+		if (bad < nr_bad && c->bad[bad] == at) {
+			bad++;
+			stop = at + 1;
+			continue;
+		}
+		if (clock_now_ns() >= end_ns)
+			return -ETIME;
+		stop = at + MIN(ALL_SLOTS, end - at);
+		if (bad < nr_bad)
+			stop = MIN(stop, c->bad[bad]);
+		err = c->cfg.ops->discard(c->cfg.host, at, stop - at);
+	}
+	return err;
 }

@@ -8,7 +8,8 @@
  *   3. passes over its slots: owners are collected and moved, by several threads, until it is empty
  *   4. LEAVING; drain devs_gate: nobody looks at it any more; drain its own gate: the last load and
  *      the last free have left it; queue_remove(): nobody lists it, and no walk knows it
- *   5. the tables go, the number is free; the device is handed back
+ *   5. a device that is told what is not needed is told the rest, so that the job's content does not
+ *      stay on it; the tables go, the number is free; the device is handed back
  * An end before 4 puts it back: queue_on() before ON, so that another swap_off(), which looks for
  * ON, does not come in between. Nothing has to be undone: what has moved is where it is.
  *
@@ -41,6 +42,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/thread.h"
 #include "swap/move.h"
 #include "swap/relocate.h"
@@ -53,6 +55,8 @@ LOCK_CLASS(off_class, "swap_off", RANK_CACHE - 4);
 #define PAGES_PER_THREAD 1024u
 /* A pass that moved nothing waits this long for writes and exits to end. */
 #define IDLE_NS (2 * NSEC_PER_MSEC)
+/* Whoever waits for a swapoff does not wait longer for discards, but for one that is under way. */
+#define DISCARD_NS (5 * NSEC_PER_SEC)
 /* What could not be read is tried so often in all. */
 #define READ_TRIES 3
 /* Batches in a row that found no room, after which a thread gives up. */
@@ -499,6 +503,15 @@ static void put_back(struct off *o)
 	us_mutex_unlock(&o->s->devs_lock);
 }
 
+static void discard_rest(struct swap_dev *sd)
+{
+	int err = clusters_discard_all(&sd->clusters, clock_now_ns() + DISCARD_NS);
+
+	if (err)
+		log_warn("%s: some of what was on it has not been discarded: %s", sd->dev->name,
+			 err == -ETIME ? "it takes too long" : strerror(-err));
+}
+
 static struct dev *take_out(struct off *o)
 {
 	struct swap *s = o->s;
@@ -511,6 +524,7 @@ static struct dev *take_out(struct off *o)
 	gate_drain(&o->sd->gate);
 	if (queue_remove(s->queue, o->dev))
 		swap_bug("device %u is not off in the queue", o->dev);
+	discard_rest(o->sd);
 	swap_dev_deinit_slots(o->sd);
 	o->sd->dev = NULL;
 	us_mutex_lock(&s->devs_lock);

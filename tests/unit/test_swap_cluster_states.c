@@ -12,7 +12,7 @@ struct host {
 	struct clusters c;
 	bool cached[4 * CLUSTER_SLOTS + 1], pinned[4 * CLUSTER_SLOTS + 1];
 	unsigned int order_of[4 * CLUSTER_SLOTS + 1];
-	unsigned int nr_asked, nr_reclaims, nr_discards;
+	unsigned int nr_asked, nr_reclaims, nr_discards, nr_slots_discarded;
 	uint32_t discarded[16];
 	int discard_result;
 	/* Called from within, as another thread would. */
@@ -805,6 +805,45 @@ static void test_disabled_device_does_not_discard(void **state)
 	finish();
 }
 
+static int discard_any(void *p, uint32_t slot, uint32_t nr)
+{
+	struct host *h = p;
+
+	h->nr_discards++;
+	h->nr_slots_discarded += nr;
+	return h->discard_result;
+}
+
+/* Slot 0 and bad ones are left alone; the time and errors are bounds. */
+static void test_all_of_a_device_that_is_left_is_discarded(void **state)
+{
+	static const struct clusters_ops some = {.discard = discard_any};
+	uint64_t later = clock_now_ns() + NSEC_PER_SEC;
+	uint32_t a[3]; /* one in each cluster, as no two find room in the first and the second */
+
+	(void)state;
+	start_with(CL(3) - 5, (struct clusters_config){.ops = &some, .discard = true});
+	assert_int_equal(clusters_mark_bad(&h.c, 600), 0);
+	assert_int_equal(clusters_discard_all(&h.c, later), 0);
+	assert_int_equal(h.nr_discards, 0); /* nothing was ever in use */
+	for (uint32_t i = 0; i < ARRAY_SIZE(a); i++)
+		a[i] = take(8);
+	for (uint32_t i = 0; i < ARRAY_SIZE(a); i++)
+		give(a[i], 8);
+	clusters_disable(&h.c);
+	h.nr_discards = 0;
+	assert_int_equal(clusters_discard_all(&h.c, later), 0);
+	assert_int_equal(h.nr_discards, 2);
+	assert_int_equal(h.nr_slots_discarded, CL(3) - 5 - 1 - 1);
+	h.nr_discards = 0;
+	assert_int_equal(clusters_discard_all(&h.c, 1), -ETIME);
+	assert_int_equal(h.nr_discards, 0);
+	h.discard_result = -EIO;
+	assert_int_equal(clusters_discard_all(&h.c, later), -EIO);
+	assert_int_equal(h.nr_discards, 1);
+	clusters_deinit(&h.c);
+}
+
 static atomic_bool is_disabled;
 
 static void disable_in_thread(void *arg)
@@ -911,6 +950,7 @@ int main(void)
 		T(cluster_taken_by_another_order_while_reclaiming_is_left_alone),
 		T(cluster_emptied_while_reclaiming_is_discarded_first),
 		T(device_disabled_while_reclaiming_gives_nothing),
+		T(all_of_a_device_that_is_left_is_discarded),
 		T(emptied_cluster_is_discarded_before_it_is_free),
 		T(allocation_discards_at_most_one_cluster),
 		T(one_discard_is_enough_where_it_does_not_help),

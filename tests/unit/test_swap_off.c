@@ -546,9 +546,45 @@ static void test_grows_the_target(void **state)
 	swap_destroy(s);
 }
 
+/* The device is somebody else's from then on: what the job had there is not his. */
+static void test_what_was_on_it_is_discarded_where_that_is_asked_for(void **state)
+{
+	static const uint32_t bad[] = {1, 77, 700};
+	struct swap_off_request req = {0};
+	struct swap_off_result res;
+	struct dev *gone;
+	swp_t e[600];
+
+	(void)state;
+	for (int result = 0; result >= -EIO; result -= EIO) {
+		struct tdev *a = tdev_create(2000, 0, false), *b = tdev_create(2000, 0, false);
+		struct swap *s = test_swap(MIB(8));
+
+		tdev_discards(a, result);
+		a->d.bad_slots = bad;
+		a->d.nr_bad_slots = ARRAY_SIZE(bad);
+		test_swap_on(s, a, 10);
+		test_swap_on(s, b, 0);
+		test_store_written(s, e, 600, 0, 0);
+		/* Of a cluster in which other slots stay in use. */
+		for (int i = 0; i < 100; i++)
+			swap_put(s, e[i], 1);
+		assert_int_equal(tdev_nr_dirty(a), 600);
+		req.name = a->d.name;
+		assert_int_equal(swap_off(s, &req, &res, &gone), 0);
+		/* That it cannot be discarded is no reason to keep the device. */
+		assert_int_equal(tdev_nr_dirty(a) > 0, result != 0);
+		assert_int_equal(tdev_nr_dirty(b), 500);
+		dev_destroy(gone);
+		test_check_and_put(s, e + 100, 500, 0, 100);
+		swap_destroy(s);
+	}
+}
+
 static void test_shared_entry_moves_once(void **state)
 {
 	struct tdev *a = tdev_create(512, 0, false), *b = tdev_create(512, 0, false);
+	struct swap *s = test_swap_on_two(MIB(16), a, b);
 	struct key k = test_key(9, 2);
 	struct swap_off_result res;
 	enum swap_sealed how;
@@ -573,12 +609,12 @@ static void test_shared_entry_moves_once(void **state)
 static void test_cached_slots_are_given_up(void **state)
 {
 	struct tdev *a = tdev_create(1024, 0, false), *b = tdev_create(101, 0, false);
+	struct swap *s = test_swap_on_two(MIB(16), a, b);
 	struct swap_off_result res;
 	swp_t e[300];
 
 	(void)state;
 	test_store_written(s, e, 300, 0, 0);
-	struct swap *s = test_swap_on_two(MIB(16), a, b);
 	for (int i = 0; i < 250; i++)
 		assert_true(swap_keep(s, e[i], 1));
 	/* One of them is wanted by somebody else too. */
@@ -598,12 +634,12 @@ static void test_cached_slots_are_given_up(void **state)
 static void test_relocation_gives_way(void **state)
 {
 	struct tdev *a = tdev_create(4096, 0, false), *b = tdev_create(8192, 0, false);
+	struct swap *s = test_swap_on_two(MIB(32), a, b);
 	struct swap_off_result res;
 	static swp_t e[4095];
 
 	(void)state;
 	test_store_written(s, e, 4095, 0, 0);
-	struct swap *s = test_swap_on_two(MIB(16), a, b);
 	for (int i = 0; i < 4095; i++)
 		if (i % 2) {
 			swap_put(s, e[i], 1);
@@ -631,7 +667,6 @@ static void test_relocation_gives_way(void **state)
 struct writing {
 	struct swap *s;
 	int64_t left;
-	struct swap *s = test_swap_on_two(MIB(32), a, b);
 };
 
 static void write_one(void *arg)
@@ -645,6 +680,7 @@ static void write_one(void *arg)
 static void test_waits_for_a_write_in_flight(void **state)
 {
 	struct tdev *a = tdev_create(512, 0, true), *b = tdev_create(512, 0, false);
+	struct swap *s = test_swap_on_two(MIB(4), a, b);
 	struct script sc = {.release = a};
 	struct swap_off_request req = {.name = a->d.name, .progress = on_progress, .host = &sc};
 	struct writing w = {.s = s};
@@ -677,7 +713,6 @@ struct loading {
 	int result;
 };
 
-	struct swap *s = test_swap_on_two(MIB(4), a, b);
 static void load_one(void *arg)
 {
 	struct loading *l = arg;
@@ -688,6 +723,7 @@ static void load_one(void *arg)
 static void test_waits_for_a_load_in_flight(void **state)
 {
 	struct tdev *a = tdev_create(512, 0, true), *b = tdev_create(512, 0, false);
+	struct swap *s = test_swap_on_two(MIB(4), a, b);
 	struct script sc = {.release = a};
 	struct swap_off_request req = {.name = a->d.name, .progress = on_progress, .host = &sc};
 	struct loading l = {.s = s, .k = test_key(1, 0)};
@@ -721,7 +757,6 @@ struct storm {
 	struct swap *s;
 	struct us_mutex lock[STORM_FOLIOS];
 	swp_t e[STORM_FOLIOS];		/* under its lock; 0: none */
-	struct swap *s = test_swap_on_two(MIB(4), a, b);
 	struct key key[STORM_FOLIOS];	/* under its lock */
 	atomic_bool stop;
 	_Atomic uint64_t seed;
@@ -935,6 +970,7 @@ int main(void)
 		cmocka_unit_test(test_memory_goes_to_a_file_and_back),
 		cmocka_unit_test(test_memory_that_would_not_do_is_not_filled),
 		cmocka_unit_test(test_grows_the_target),
+		cmocka_unit_test(test_what_was_on_it_is_discarded_where_that_is_asked_for),
 		cmocka_unit_test(test_shared_entry_moves_once),
 		cmocka_unit_test(test_cached_slots_are_given_up),
 		cmocka_unit_test(test_relocation_gives_way),

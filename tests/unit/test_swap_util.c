@@ -74,6 +74,7 @@ static void perform(struct tdev *t, struct dev_io *io)
 		} else {
 			t->writing[s]--;
 			t->present[s] = io->result == 0 ? 1 : io->result == -EIO ? 2 : 0;
+			t->dirty[s] |= io->result == 0;
 		}
 	}
 	if (io->op == DEV_WRITE && !io->result) {
@@ -182,6 +183,7 @@ static int tdev_copy_slots(struct dev *d, uint32_t from, uint32_t to, uint32_t n
 		t->reading[from + i]--;
 		t->writing[to + i]--;
 		t->present[to + i] = r == 0;
+		t->dirty[to + i] |= r == 0;
 	}
 	us_mutex_unlock(&t->lock);
 	return r;
@@ -190,6 +192,29 @@ static int tdev_copy_slots(struct dev *d, uint32_t from, uint32_t to, uint32_t n
 void tdev_can_copy(struct tdev *t)
 {
 	t->ops.copy_slots = tdev_copy_slots;
+}
+
+static int tdev_discard(struct dev *d, uint32_t slot, uint32_t nr)
+{
+	struct tdev *t = to_tdev(d);
+
+	us_mutex_lock(&t->lock);
+	if (!slot || !nr || slot + nr > d->nr_slots)
+		TEST_BUG("slots %u, %u of them, are outside", slot, nr);
+	for (uint32_t s = slot; s < slot + nr; s++) {
+		if (t->present[s] || t->reading[s] || t->writing[s])
+			TEST_BUG("slot %u is discarded while in use", s);
+		t->dirty[s] &= t->discard_result != 0;
+	}
+	us_mutex_unlock(&t->lock);
+	return t->discard_result;
+}
+
+void tdev_discards(struct tdev *t, int result)
+{
+	t->ops.discard = tdev_discard;
+	t->d.discard_pages = true;
+	t->discard_result = result;
 }
 
 static uint32_t tdev_grow(struct dev *d, uint32_t want)
@@ -220,6 +245,7 @@ static void tdev_destroy(struct dev *d)
 	free(t->present);
 	free(t->reading);
 	free(t->writing);
+	free(t->dirty);
 	free(t);
 }
 
@@ -242,6 +268,7 @@ static struct tdev *create(uint32_t nr_slots, uint32_t max_slots, unsigned int f
 	t->present = calloc(max_slots, 1);
 	t->reading = calloc(max_slots, 1);
 	t->writing = calloc(max_slots, 1);
+	t->dirty = calloc(max_slots, 1);
 	us_mutex_init(&t->lock, &tdev_class);
 	us_cond_init(&t->wake);
 	list_init(&t->queue);
@@ -281,6 +308,17 @@ uint32_t tdev_nr_present(struct tdev *t)
 	us_mutex_lock(&t->lock);
 	for (uint32_t s = 0; s < t->d.max_slots; s++)
 		n += t->present[s] != 0;
+	us_mutex_unlock(&t->lock);
+	return n;
+}
+
+uint32_t tdev_nr_dirty(struct tdev *t)
+{
+	uint32_t n = 0;
+
+	us_mutex_lock(&t->lock);
+	for (uint32_t s = 0; s < t->d.max_slots; s++)
+		n += t->dirty[s];
 	us_mutex_unlock(&t->lock);
 	return n;
 }
@@ -400,16 +438,6 @@ struct key test_key(uint64_t seed, unsigned int order)
 	return (struct key){CONTENT_RANDOM, order, seed};
 }
 
-void test_store_written(struct swap *s, swp_t *e, unsigned int n, unsigned int order,
-			uint64_t seed)
-{
-	for (unsigned int i = 0; i < n; i++) {
-		struct key k = test_key(seed + i, order);
-
-		e[i] = test_store(s, &k, NULL);
-	}
-	assert_int_equal(swap_writeout(s, (uint64_t)n << order), (int64_t)n << order);
-}
 struct swap *test_swap_on_two(uint64_t cache_bytes, struct tdev *high, struct tdev *low)
 {
 	struct swap *s = test_swap(cache_bytes);
@@ -437,3 +465,13 @@ void test_check_and_put(struct swap *s, const swp_t *e, unsigned int n, unsigned
 	swap_check(s);
 }
 
+void test_store_written(struct swap *s, swp_t *e, unsigned int n, unsigned int order,
+			uint64_t seed)
+{
+	for (unsigned int i = 0; i < n; i++) {
+		struct key k = test_key(seed + i, order);
+
+		e[i] = test_store(s, &k, NULL);
+	}
+	assert_int_equal(swap_writeout(s, (uint64_t)n << order), (int64_t)n << order);
+}

@@ -31,7 +31,7 @@ struct tdev {
 	struct dev_ops ops;
 	char *mem;
 	/* by slot, under lock; present: 2 after a write that failed */
-	uint8_t *present, *reading, *writing;
+	uint8_t *present, *reading, *writing, *dirty; /* dirty: written, and not discarded since */
 	struct us_mutex lock;
 	struct us_cond wake;
 	struct us_thread thread;
@@ -44,6 +44,7 @@ struct tdev {
 	uint32_t bad_slot, bad_reads;
 	uint32_t grow_step, grow_limit; /* limit 0: max_slots */
 	uint64_t nr_writes, nr_last, nr_copies;
+	int discard_result;
 	unsigned int max_order; /* largest folio that was written */
 };
 
@@ -52,6 +53,10 @@ struct tdev *tdev_create(uint32_t nr_slots, unsigned int flags, bool async);
 struct tdev *tdev_create_growing(uint32_t nr_slots, uint32_t max_slots, uint32_t step);
 /* Gives it a copy_slots(), which fails by write_enomem and write_eio. */
 void tdev_can_copy(struct tdev *t);
+/* It is told what becomes empty, and says `result` to that. */
+void tdev_discards(struct tdev *t, int result);
+/* Slots with content that was not discarded, whether it is needed or not. */
+uint32_t tdev_nr_dirty(struct tdev *t);
 /* Async only: keeps ios back until released. */
 void tdev_hold(struct tdev *t, bool hold);
 uint32_t tdev_nr_present(struct tdev *t);
@@ -69,24 +74,24 @@ bool key_matches(const struct key *k, const void *buf);
 struct swap *test_swap(uint64_t cache_bytes);
 /* Adds t, which must succeed. */
 void test_swap_on(struct swap *s, struct tdev *t, int prio);
+/* With a device of priority 10 and one of priority 0. */
+struct swap *test_swap_on_two(uint64_t cache_bytes, struct tdev *high, struct tdev *low);
+/* Checks it and ends it. */
+void test_end(struct swap *s);
 /* swap_new, fill, swap_seal. Must succeed. */
 swp_t test_store(struct swap *s, const struct key *k, enum swap_sealed *how);
 /* Loads into buf and waits. */
 int test_load(struct swap *s, swp_t e, void *buf);
 /* Loads and compares: 0, or what the load said. */
-/* With a device of priority 10 and one of priority 0. */
-struct swap *test_swap_on_two(uint64_t cache_bytes, struct tdev *high, struct tdev *low);
-/* Checks it and ends it. */
-void test_end(struct swap *s);
 int test_load_matches(struct swap *s, swp_t e, const struct key *k);
 /* Content that no other seed and order have. */
 struct key test_key(uint64_t seed, unsigned int order);
 /* Stores n folios of keys (seed, order), (seed + 1, order)..., and writes all of them out. */
 void test_store_written(struct swap *s, swp_t *e, unsigned int n, unsigned int order,
 			uint64_t seed);
-enum entry_kind test_kind(struct swap *s, swp_t e);
-
-#endif
 /* What test_store_written() has stored: loads, compares and drops each; and checks s. */
 void test_check_and_put(struct swap *s, const swp_t *e, unsigned int n, unsigned int order,
 			uint64_t seed);
+enum entry_kind test_kind(struct swap *s, swp_t e);
+
+#endif
