@@ -129,6 +129,13 @@ void log_stop(uint64_t timeout_ns)
 		us_thread_join(&lg.thread);
 }
 
+void log_make_plain(char *text)
+{
+	for (; *text; text++)
+		if ((unsigned char)*text < 0x20 || *text == 0x7f)
+			*text = '?';
+}
+
 void log_write(enum log_level level, const char *fmt, ...)
 {
 	char text[LINE_BYTES - 16];
@@ -139,6 +146,7 @@ void log_write(enum log_level level, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
+	log_make_plain(text);
 	if (!lg.started) {
 		dprintf(STDERR_FILENO, "uswap: %s\n", text);
 		return;

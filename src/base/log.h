@@ -18,8 +18,13 @@ enum log_level { LOG_ERROR, LOG_WARN, LOG_NOTE, LOG_INFO, LOG_DEBUG };
 int log_start(int fd, enum log_level max_level) __must_check;
 /* Writes what is left, waiting at most timeout_ns for a reader that does not read. */
 void log_stop(uint64_t timeout_ns);
-/* Every line gets the prefix "uswap: ". Before log_start() it goes straight to stderr. */
+/*
+ * Every line gets the prefix "uswap: "; control characters, as names may hold them, become '?'. Before log_start()
+ * it goes straight to stderr.
+ */
 void log_write(enum log_level level, const char *fmt, ...) __printf(2, 3);
+/* What others have named is quoted in lines for people: it must not forge lines or drive a terminal. */
+void log_make_plain(char *text);
 bool log_enabled(enum log_level level);
 
 #define log_error(...) log_write(LOG_ERROR, __VA_ARGS__)

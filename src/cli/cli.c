@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 
 static void print_line(const char *fmt, va_list ap)
 {
@@ -16,10 +17,7 @@ static void print_line(const char *fmt, va_list ap)
 
 	if (vasprintf(&text, fmt, ap) < 0)
 		return;
-	/* What the user typed is quoted in messages; it must not forge lines or drive a terminal. */
-	for (char *p = text; *p; p++)
-		if ((unsigned char)*p < 0x20 || *p == 0x7f)
-			*p = '?';
+	log_make_plain(text);
 	fprintf(stderr, "uswap: %s\n", text);
 	free(text);
 }

@@ -16,6 +16,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "super/super.h"
 
 /* ---- one call ---- */
@@ -364,6 +365,17 @@ int ctl_fail_answer(pid_t job, struct ctl_answer *a)
 {
 	int rc = cli_fail("job %d: %s", (int)job, a->len ? a->text : strerror(-a->error));
 
+	ctl_answer_deinit(a);
+	return rc;
+}
+
+int ctl_print_line(struct ctl_answer *a, bool quiet)
+{
+	int rc = 0;
+
+	log_make_plain(a->text);
+	if (!quiet && a->len)
+		rc = cli_print(a->text, a->len);
 	ctl_answer_deinit(a);
 	return rc;
 }

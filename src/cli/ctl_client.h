@@ -62,6 +62,11 @@ bool ctl_job_is_gone(int error);
 /* Prints why a call failed, or what an answer with an error says. Return an exit status. */
 int ctl_fail_call(pid_t job, int error);
 int ctl_fail_answer(pid_t job, struct ctl_answer *a);
+/*
+ * Prints an answer of one line on stdout, control characters in it as '?', unless quiet; and drops
+ * it. Returns an exit status.
+ */
+int ctl_print_line(struct ctl_answer *a, bool quiet);
 /* ctl_call(), with every failure printed. 0, or an exit status. */
 int ctl_ask(pid_t job, enum ctl_verb verb, const char *arg, struct ctl_answer *a) __must_check;
 /* A whole verb "[--job ID]" that prints the reply to `verb`. Returns the exit status. */

@@ -98,7 +98,5 @@ int verb_set(int argc, char **argv)
 		rc = ctl_ask(job, CTL_SET, arg, &a);
 	if (rc)
 		return rc;
-	rc = a.len ? cli_print(a.text, a.len) : 0;
-	ctl_answer_deinit(&a);
-	return rc;
+	return ctl_print_line(&a, false);
 }

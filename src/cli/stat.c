@@ -50,7 +50,7 @@ static const char *bytes_text(const json_t *o, const char *key, char buf[SIZE_TE
 
 /* ---- the summary ---- */
 
-/* A word of the command: on one line, and it must not drive the terminal. */
+/* A name or a word of the command: on one line, and it must not drive the terminal. */
 static void print_plain(const char *s)
 {
 	for (; *s; s++)
@@ -186,7 +186,8 @@ static void print_devices(const json_t *doc)
 			printf("%6" PRIu64 " ", number(d, "weight"));
 		if (tiers)
 			printf("%-12s ", string(d, "tier"));
-		printf("%s\n", string(d, "name"));
+		print_plain(string(d, "name"));
+		printf("\n");
 	}
 }
 
@@ -300,10 +301,10 @@ static int show(const struct stat_options *o, const struct ctl_answer *a, struct
 
 static bool parse_operand(void *host, const char *verb, const char *word)
 {
-	if (!o->interval_ns) {
 	struct stat_options *o = host;
 	bool ok;
 
+	if (!o->interval_ns) {
 		ok = cli_parse_seconds(word, &o->interval_ns);
 		if (!ok)
 			cli_fail("%s: INTERVAL '%s': use seconds from 0.01", verb, word);
@@ -332,7 +333,6 @@ static bool take_option(void *host, const char *verb, int id, const char *arg)
 	return true;
 }
 
-int verb_stat(int argc, char **argv)
 static const struct cli_grammar grammar = {
 	.usage = usage,
 	.opts = (const struct cli_opt[]){CLI_HELP,
@@ -343,6 +343,7 @@ static const struct cli_grammar grammar = {
 	.operand = parse_operand,
 };
 
+int verb_stat(int argc, char **argv)
 {
 	struct stat_options o = {0};
 	struct sample last = {0};

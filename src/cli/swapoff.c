@@ -70,7 +70,7 @@ static void show(void *host, const struct ctl_progress *p)
 	if (!s->tty)
 		return;
 	s->any = true;
-	fprintf(stderr, "\ruswap: %3.0f%%, %.1f MiB left, %.0f MiB/s", 
+	fprintf(stderr, "\ruswap: %3.0f%%, %.1f MiB left, %.0f MiB/s",
 		all ? 100.0 * (double)p->done_pages / (double)all : 100.0,
 		(double)p->left_pages / 256,
 		p->elapsed_ns ? (double)p->done_pages / 256 * 1e9 / (double)p->elapsed_ns : 0.0);
@@ -120,7 +120,5 @@ int verb_swapoff(int argc, char **argv)
 		rc = ctl_fail_answer(job, &a);
 		return interrupted ? die_interrupted() : rc;
 	}
-	rc = w.quiet ? 0 : cli_print(a.text, a.len);
-	ctl_answer_deinit(&a);
-	return rc;
+	return ctl_print_line(&a, w.quiet);
 }

@@ -59,10 +59,8 @@ int verb_swapon(int argc, char **argv)
 			rc = ctl_fail_call(job, rc);
 		else if (a.error)
 			rc = ctl_fail_answer(job, &a);
-		else {
-			rc = w.quiet ? 0 : cli_print(a.text, a.len);
-			ctl_answer_deinit(&a);
-		}
+		else
+			rc = ctl_print_line(&a, w.quiet);
 	}
 	free(spec);
 	return rc;

@@ -279,12 +279,12 @@ int report_write(struct job *j)
 	return err;
 }
 
-/* /proc/swaps escapes blank, tab, newline and backslash in octal. */
+/* As /proc/swaps escapes blank, tab, newline and backslash; and what else drives terminals. */
 static void print_escaped(FILE *f, const char *s, int *width)
 {
 	*width = 0;
 	for (; *s; s++) {
-		if (strchr(" \t\n\\", *s))
+		if ((unsigned char)*s <= ' ' || *s == 0x7f || *s == '\\')
 			*width += fprintf(f, "\\%03o", (unsigned char)*s);
 		else
 			*width += fprintf(f, "%c", *s);

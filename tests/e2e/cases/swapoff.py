@@ -154,6 +154,11 @@ def names_and_states(t):
     swapoff(t, shown)
     check(list(devices(t)) == ['relative'], f'{devices(t)}')
     check(devices(t)['relative']['used'] > 30 * MIB, f'{devices(t)}')
+    # A newline in a name makes no second line, and what `swaps` prints is its name.
+    out = swapon(t, 'file:two\nlines:16M')
+    check(len(out.splitlines()) == 1 and 'two?lines' in out, f'{out!r}')
+    _, _, out = swapoff(t, t.path('two\\012lines'))
+    check(len(out.splitlines()) == 1 and 'two?lines' in out, f'{out!r}')
     status, out, err = t.cli('swapon', '-q', 'zram:64M')
     check((status, out, err) == (0, '', ''), f'{status} {out!r} {err!r}')
     job.walk()
