@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -140,15 +141,34 @@ static int open_device(struct job *j, const struct swap_spec *sp, uint64_t ram_b
 	return err;
 }
 
-/* A file of ours is unlinked while it is in use, so its path could be given once more. */
-static bool is_on(struct job *j, const char *path)
+/* Do both paths name the same device, or a file that is there, however they are spelled? */
+static bool same_place(const char *a, const char *b)
+{
+	struct stat x, y;
+
+	if (stat(a, &x) || stat(b, &y) || (x.st_mode & S_IFMT) != (y.st_mode & S_IFMT))
+		return false;
+	if (S_ISBLK(x.st_mode))
+		return x.st_rdev == y.st_rdev;
+	return S_ISREG(x.st_mode) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/*
+ * Is it a device of this job? A file of ours is unlinked while it is in use, so its path could be
+ * given once more. name: what the device is called.
+ */
+static bool is_on(struct job *j, const char *path, char *name, size_t len)
 {
 	struct swap_dev_info devs[SWAP_MAX_DEVS];
 	unsigned int n = swap_list_devs(j->swap, devs);
 
-	for (unsigned int i = 0; i < n; i++)
-		if (strcmp(devs[i].name, path) == 0)
-			return true;
+	for (unsigned int i = 0; i < n; i++) {
+		if (strcmp(devs[i].name, path) &&
+		    (devs[i].name[0] != '/' || !same_place(devs[i].name, path)))
+			continue;
+		snprintf(name, len, "%.255s", devs[i].name);
+		return true;
+	}
 	return false;
 }
 
@@ -171,10 +191,11 @@ static int add(struct job *j, const struct swap_spec *sp, uint64_t ram_bytes, bo
 	struct opened o;
 	int err;
 
-	if (sp->type != SWAP_SPEC_ZRAM && is_on(j, sp->path)) {
+	if (sp->type != SWAP_SPEC_ZRAM && is_on(j, sp->path, name, name_len)) {
 		snprintf(why, len,
-			 "%s: is a swap device of this job already; name another one, or take it "
-			 "away first (uswap swapoff)", sp->path);
+			 "%s: is a swap device of this job already%s%s; name another one, or take it "
+			 "away first (uswap swapoff)", sp->path, strcmp(name, sp->path) ? ", as " : "",
+			 strcmp(name, sp->path) ? name : "");
 		return -EEXIST;
 	}
 	err = open_device(j, sp, ram_bytes, &o, why, len);

@@ -88,6 +88,9 @@ TABLE = [
     ('swap_file_device', ['--swap', 'file:/dev/null:64M'], ['/dev/null', 'not a regular file']),
     ('swap_same_file_twice', ['--swap', 'file:{swap}/f:64M,keep',
                               '--swap', 'file:{swap}/f:64M,keep'], ['{swap}/f']),
+    ('swap_same_file_by_another_name', ['--swap', 'file:{swap}/f:64M,keep',
+                                        '--swap', 'file:{swap}/./f:64M,keep,force'],
+     ['{swap}/f', 'this job already, as']),
     # other words
     ('order_too_large', ['--order', '10'], ['--order', '10', '9']),
     ('order_word', ['--order', 'big'], ['--order', 'big', 'auto']),
