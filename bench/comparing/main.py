@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """From the command line to the table. Exit status: 0; 1 if a run was wrong, failed or did not end;
-125 if it cannot compare; 128+N if signal N stopped it."""
+125 if it cannot compare, or of some workload no arm could be run; 128+N if signal N stopped it."""
 import json
 import os
 import sys
@@ -121,6 +121,9 @@ class Session:
                 table.show(document, document['comparisons'][-1])
         if self.asked.json == '-':
             write_json('-', document)
+        none = results.empty(document)
+        if none:
+            raise Trouble(f'{", ".join(none)}: every arm was skipped, so there is nothing to compare')
         return 1 if results.bad(document) else 0
 
 

@@ -99,3 +99,8 @@ def bad(document):
     """Is there a run that says something is broken? One that was killed for memory does not."""
     return any(r['outcome'] in ('wrong', 'failed', 'timeout')
                for c in document['comparisons'] for a in c['arms'] for r in a['runs'])
+
+
+def empty(document):
+    """The workloads of which no arm could be run."""
+    return [c['workload'] for c in document['comparisons'] if all(a['skipped'] for a in c['arms'])]

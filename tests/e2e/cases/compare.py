@@ -219,6 +219,16 @@ def arm_that_cannot_be_had(t):
 
 
 @case()
+def no_arm_can_be_had(t):
+    """Nothing was compared, and the status says so; the document still tells why."""
+    c = Compare(t, '--workload', 'good', '--runs', '1', '--ram', '32M', '--arms', 'uswap-file',
+                uswap='/nonexistent/uswap')
+    run = c.run(status=125)
+    check('every arm was skipped' in run.stderr, tail(run.stderr))
+    check(c.arms()[1]['uswap-file']['skipped'].startswith('no binary'), f'{c.arms()}')
+
+
+@case()
 def refused_input(t):
     compare = os.path.join(ROOT, 'bench', 'compare')
     for words, named in (([], '--workload'), (['--workload', 'none'], 'none'),
