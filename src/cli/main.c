@@ -71,7 +71,11 @@ static int verb_help(int argc, char **argv)
 
 static int verb_version(int argc, char **argv)
 {
-	return cli_print("uswap " USWAP_VERSION, strlen("uswap " USWAP_VERSION));
+	static const char text[] = "uswap " USWAP_VERSION;
+
+	if (argc > 1)
+		return cli_fail("version: unexpected word '%s'; it takes none", argv[1]);
+	return cli_print(text, strlen(text));
 }
 
 int main(int argc, char **argv)

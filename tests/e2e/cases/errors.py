@@ -126,6 +126,7 @@ def no_verb(t):
     expect_refusal(t, [], ['verb|command', 'help'])
     expect_refusal(t, ['frobnicate'], ['frobnicate', 'help'])
 
+    expect_refusal(t, ['version', 'more'], ['more'])
 
 def limited(resource_name, soft, hard):
     """What sets a limit in the child before uswap starts."""
