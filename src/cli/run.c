@@ -4,10 +4,12 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
@@ -81,16 +83,45 @@ static int set_ram(struct run_config *cfg, const char *text, uint64_t available)
 	return 0;
 }
 
+/*
+ * What the supervisor does with a path it does from a directory of its own, and what it says about
+ * it is read elsewhere. NULL: printed; else malloc'ed.
+ */
+static char *make_absolute(const char *option, const char *path)
+{
+	char *cwd, *absolute;
+
+	if (path[0] == '/')
+		return strdup(path);
+	cwd = getcwd(NULL, 0);
+	if (!cwd || asprintf(&absolute, "%s/%s", cwd, path) < 0) {
+		cli_fail("%s '%s': current directory: %s", option, path, strerror(errno));
+		absolute = NULL;
+	}
+	free(cwd);
+	return absolute;
+}
+
 static int add_swap(struct run_config *cfg, const char *text, uint64_t available)
 {
+	struct swap_spec *sp = &cfg->swap[cfg->nr_swaps];
 	struct parse_error err;
+	size_t len;
+	char *path;
 
 	if (cfg->nr_swaps == SUPER_MAX_SWAPS)
 		return cli_fail("--swap '%s': more than %d devices", text, SUPER_MAX_SWAPS);
-	if (spec_parse(text, available, &cfg->swap[cfg->nr_swaps], &err))
+	if (spec_parse(text, available, sp, &err))
 		return cli_fail("--swap '%s': %s", text, err.text);
 	cfg->nr_swaps++;
-	return 0;
+	if (sp->type == SWAP_SPEC_ZRAM)
+		return 0;
+	path = make_absolute("--swap", sp->path);
+	if (!path)
+		return CLI_EXIT_FAILURE;
+	len = (size_t)snprintf(sp->path, sizeof(sp->path), "%s", path);
+	free(path);
+	return len < sizeof(sp->path) ? 0 : cli_fail("--swap '%.60s...': the path is too long", text);
 }
 
 static int set_order(struct run_config *cfg, const char *text)
@@ -158,30 +189,38 @@ static int set_allow_tiers(struct run_config *cfg, const char *text)
 	return 0;
 }
 
-/* Makes the path absolute: the supervisor writes it at the end, from a directory of its own. */
+/* Made as it will be at the end (report_write()), so that hours of work do not end in an error. */
+static int try_report(const char *text, const char *path)
+{
+	struct stat st;
+	char *tmp;
+	int fd, err = 0;
+
+	if (asprintf(&tmp, "%s.%d.tmp", path, (int)getpid()) < 0)
+		return cli_fail("--report '%s': out of memory", text);
+	fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	if (fd < 0)
+		err = errno;
+	else if (unlink(tmp) || close(fd))
+		err = errno;
+	if (!err && stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+		err = EISDIR;
+	free(tmp);
+	return err ? cli_fail("--report '%s': cannot be written there: %s", text, strerror(err)) : 0;
+}
+
 static int set_report(struct run_config *cfg, const char *text)
 {
 	const char *base = strrchr(text, '/');
 	size_t len = strlen(text);
-	char *cwd, *path;
 
 	base = base ? base + 1 : text;
 	if (len < 5 || strcmp(text + len - 5, ".json") || !strcmp(base, ".json"))
 		return cli_fail("--report '%s': the name must end in .json", text);
 	if (cfg->report_path)
 		return cli_fail("--report '%s': only one report is written", text);
-	if (text[0] == '/') {
-		cfg->report_path = text;
-		return 0;
-	}
-	cwd = getcwd(NULL, 0);
-	if (!cwd || asprintf(&path, "%s/%s", cwd, text) < 0) {
-		free(cwd);
-		return cli_fail("--report '%s': current directory: %s", text, strerror(errno));
-	}
-	free(cwd);
-	cfg->report_path = path;
-	return 0;
+	cfg->report_path = make_absolute("--report", text);
+	return cfg->report_path ? try_report(text, cfg->report_path) : CLI_EXIT_FAILURE;
 }
 
 static int set_verbosity(struct run_config *cfg, int verbose)

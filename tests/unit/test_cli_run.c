@@ -124,6 +124,13 @@ static bool report_is_absolute(const struct run_config *cfg)
 	return cfg->report_path[0] == '/' && strstr(cfg->report_path, "/r.json");
 }
 
+static bool devices_are_absolute(const struct run_config *cfg)
+{
+	return cfg->nr_swaps == 3 && cfg->swap[0].path[0] == '/' && strstr(cfg->swap[0].path, "/a:b") &&
+	       cfg->swap[1].path[0] == '/' && strstr(cfg->swap[1].path, "/../c") &&
+	       !strcmp(cfg->swap[2].path, "/d");
+}
+
 static bool evicts_all(const struct run_config *cfg)
 {
 	return cfg->evict_all;
@@ -150,6 +157,7 @@ static void test_every_option(void **state)
 	good("--cpu-nodes 0,63,1 true", has_nodes);
 	good("true", has_no_nodes);
 	good("--report r.json true", report_is_absolute);
+	good("--swap file:a\\:b:16M --swap dev:../c --swap file:/d true", devices_are_absolute);
 }
 
 static void test_options_behind_the_command_are_the_commands(void **state)
@@ -179,6 +187,8 @@ static void test_mistakes_are_one_line_and_125(void **state)
 	bad("--report x.html true", "must end in .json");
 	bad("--report .json true", "must end in .json");
 	bad("--report a.json --report b.json true", "only one report");
+	bad("--report /nowhere/r.json true", "--report '/nowhere/r.json': cannot be written there");
+	bad("--report nowhere/r.json true", "No such file or directory");
 	bad("--strict=1 true", "option '--strict' takes no value");
 	bad("-v -q true", "exclude each other");
 	bad("--swap zram:\n12 true", "--swap 'zram:?12'");

@@ -197,9 +197,19 @@ def report_schema(t):
 
 @case()
 def report_cannot_be_written(t):
-    run = t.start(['true'], args=['--report', t.path('no/such/dir/r.json')], swap=[]).wait(20)
+    """Refused before the command starts; a place that goes away meanwhile is told at the end."""
+    os.mkdir(t.path('r.json'))
+    for where in ('no/such/dir/r.json', 'r.json'):
+        run = t.start(['touch', t.path('started')], args=['--report', t.path(where)], swap=[]).wait(20)
+        lines = run.stderr.splitlines()
+        check(run.status == 125 and len(lines) == 1 and where in lines[0],
+              f'status {run.status}, stderr {run.stderr!r}')
+        check(not os.path.exists(t.path('started')), 'the command was started')
+        run.expect_nothing_left()
+    os.mkdir(t.path('gone'))
+    run = t.start(['rmdir', t.path('gone')], args=['--report', t.path('gone/r.json')], swap=[]).wait(20)
     lines = run.stderr.splitlines()
-    check(run.status == 125 and len(lines) == 1 and 'no/such/dir' in lines[0],
+    check(run.status == 125 and len(lines) == 1 and 'gone/r.json' in lines[0],
           f'status {run.status}, stderr {run.stderr!r}')
     run.expect_nothing_left()
 

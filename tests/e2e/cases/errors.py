@@ -96,6 +96,7 @@ TABLE = [
     ('order_word', ['--order', 'big'], ['--order', 'big', 'auto']),
     ('order_negative', ['--order', '-1'], ['--order']),
     ('report_other_format', ['--report', 'r.xml'], ['r.xml', r'\.json']),
+    ('report_without_directory', ['--report', 'none/r.json'], ['none/r.json', 'No such']),
     ('unknown_option', ['--frobnicate'], ['--frobnicate', 'help']),
     ('unknown_letter', ['-Z'], ['-Z', 'help']),
     ('quiet_and_verbose', ['-q', '-v'], ['-q', '-v']),
@@ -125,8 +126,8 @@ def no_command(t):
 def no_verb(t):
     expect_refusal(t, [], ['verb|command', 'help'])
     expect_refusal(t, ['frobnicate'], ['frobnicate', 'help'])
-
     expect_refusal(t, ['version', 'more'], ['more'])
+
 
 def limited(resource_name, soft, hard):
     """What sets a limit in the child before uswap starts."""
