@@ -57,7 +57,7 @@ class Job:
         self.err_path = os.path.join(folder, 'stderr')
 
     def environ(self):
-        full = dict(os.environ, LC_ALL='C', **self.bench.workload.environ())
+        full = {**os.environ, 'LC_ALL': 'C', **self.bench.workload.environ()}
         full.pop('USWAP_TEST', None)
         full[RESULT] = self.result_path
         return full

@@ -408,6 +408,16 @@ def arm(name, seconds, ram=None):
             'spread': results.spread(runs)}
 
 
+class Environment(Case):
+    def test_the_workload_has_the_last_word(self):
+        bench = self.bench()
+        bench.workload.environ = lambda: {'LC_ALL': 'other', 'WANTED': '1'}
+        env = job.Job(bench, arms.Native(bench), None, self.root).environ()
+        self.assertEqual((env['LC_ALL'], env['WANTED']), ('other', '1'))
+        bench.workload.environ = lambda: {}
+        self.assertEqual(job.Job(bench, arms.Native(bench), None, self.root).environ()['LC_ALL'], 'C')
+
+
 class Results(unittest.TestCase):
     KERNEL = {'kernel-zram', 'kernel-zram-mthp'}
 
