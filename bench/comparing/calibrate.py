@@ -8,7 +8,8 @@ The budget B is what --ram says. Around the job, its supervisor and the pool lie
 
 F: file pages that the job maps, in a native run. uswap's budget does not count them, a cgroup does.
 O: what uswap may exceed its budget by: a twentieth, at least 16 MiB.
-P: what zram really takes at its peak under kernel-zram: the kernel charges it to nobody.
+P: what zram really takes at its peak under the kernel in B + F: the kernel charges it to nobody. Not
+   in B + F + O, where a part of what uswap has to store would be in O, which uswap may not plan with.
 """
 from harness import MIB
 
@@ -32,6 +33,10 @@ class Calibration:
             return None
         total = self.budget(arm) + self.file_bytes + self.overshoot_bytes
         return total // 4096 * 4096
+
+    def bare_limit(self):
+        """Of the run that tells P."""
+        return (self.ram + self.file_bytes) // 4096 * 4096
 
     def budget(self, arm):
         if arm.gets_pool:

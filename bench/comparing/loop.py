@@ -58,15 +58,15 @@ class Bench:
     def budget(self, arm):
         return self.calibration.budget(arm)
 
-    def once(self, arm, timeout):
-        """One run, from set-up to everything put back."""
+    def once(self, arm, timeout, limit=None):
+        """One run, from set-up to everything put back. limit: another one than the arm's."""
         self.stopping.check()
         mark = self.journal.mark()
         self.serial += 1
         folder = os.path.join(self.scratch, f'{self.workload.name}-run{self.serial}')
         os.mkdir(folder, 0o700)
         try:
-            group = self.set_up(arm, folder)
+            group = self.set_up(arm, folder, limit)
             return job.Job(self, arm, group, folder).run(timeout)
         finally:
             failed = self.journal.restore(mark)
@@ -74,14 +74,14 @@ class Bench:
                 raise Trouble('; '.join(failed))
             job.clean(folder)
 
-    def set_up(self, arm, folder):
+    def set_up(self, arm, folder, limit=None):
         """Returns the group that the run lives in, or None."""
         try:
             settings.zswap_off(self.system, self.journal)
             arm.set_up(self.journal, folder)
             if not self.groups:
                 return None
-            return self.groups.make(self.journal, self.calibration.limit(arm))
+            return self.groups.make(self.journal, limit or self.calibration.limit(arm))
         except Trouble as e:
             raise Unable(str(e)) from None
 
@@ -124,14 +124,14 @@ class Comparison:
         # Whatever arms are asked for: the budget of an arm must not depend on them.
         if any(a.gets_pool or a.name == zram.name for a in limited) and not zram.missing():
             try:
-                c.take_zram(self.timed(zram, CALIBRATING))
+                c.take_zram(self.timed(zram, CALIBRATING, c.bare_limit()))
             except Unable as e:
                 c.remarks.append(f'zram calibration run: {e}')
         for remark in c.remarks:
             say(remark)
 
-    def timed(self, arm, where):
-        run = self.bench.once(arm, self.timeout)
+    def timed(self, arm, where, limit=None):
+        run = self.bench.once(arm, self.timeout, limit)
         measured = '' if run['measured_s'] is None else f', measured {run["measured_s"]:.2f} s'
         detail = f' ({run["detail"]})' if run['detail'] else ''
         say(f'{self.bench.workload.name}, {where}: {arm.name} {run["outcome"]}{detail}, '

@@ -369,6 +369,29 @@ class Groups(Case):
             self.assertEqual(c.budget(every[name]), 120 * MIB, name)
         self.assertEqual(c.budget(every['uswap-file']), 100 * MIB)
 
+    def test_the_pool_is_that_of_a_job_without_overshoot(self):
+        limits = []
+
+        class Once:
+            calibration = calibrate.Calibration(100 * MIB)
+            workload = FakeWorkload()
+
+            def once(self, arm, timeout, limit=None):
+                limits.append((arm.name, limit))
+                return {'outcome': 'ok', 'file_bytes': 3 * MIB, 'peak_bytes': 0, 'pool_bytes': 7,
+                        'wall_s': 1.0, 'measured_s': 1.0, 'detail': ''}
+
+        bench = self.bench()
+        c = loop.Comparison(bench, ['uswap-zram'], 1, 9)
+        c.bench = Once()
+        c.bench.system, c.bench.groups = bench.system, bench.groups
+        c.calibrate()
+        self.assertEqual(limits, [('native', None), ('kernel-zram', 103 * MIB)])
+        folder = tempfile.mkdtemp(dir=self.root)
+        bench.set_up(arms.KernelZram(bench), folder, 103 * MIB)
+        self.assertIn(f'/cg/memory/uswap-compare-{os.getpid()}-1/memory.limit_in_bytes={103 * MIB}',
+                      self.system.done)
+
 
 class Judging(Case):
     def judged(self, status=0, timeout=None, result=None, report=None, kills=0, said=''):
