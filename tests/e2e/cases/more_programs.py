@@ -128,23 +128,35 @@ def ruby(t):
     check(b' 0 true ' in run.stdout, f'{run.stdout!r}')
 
 
+# Of python's own tests: those that end soon, and see neither the network nor how fast time goes.
 PYTHON_TESTS = ('test_dict', 'test_list', 'test_zlib', 'test_struct', 'test_heapq', 'test_bisect',
                 'test_memoryview', 'test_binascii', 'test_mmap', 'test_frozen', 'test_array',
                 'test_memoryio', 'test_deque', 'test_lzma')
+# With everything evicted: children, threads, collectors, files, and much that is made and dropped.
+PYTHON_TESTS_EVICTED = (
+    'test_set', 'test_unicode', 'test_bytes', 'test_tuple', 'test_re', 'test_json', 'test_pickle',
+    'test_copy', 'test_collections', 'test_functools', 'test_long', 'test_fractions', 'test_base64',
+    'test_csv', 'test_difflib', 'test_ast', 'test_grammar', 'test_generators', 'test_weakref',
+    'test_gc', 'test_thread', 'test_fork1', 'test_shelve', 'test_sqlite3', 'test_minidom',
+    'test_descr', 'test_exceptions', 'test_dataclasses', 'test_enum', 'test_queue')
+
+
+def python_words(names):
+    python = need('python3')
+    script = 'import test, os; print(os.path.dirname(test.__file__))'
+    done = subprocess.run([python, '-c', script], capture_output=True, text=True)
+    there = [n for n in names
+             if os.path.exists(f'{done.stdout.strip()}/{n}.py')
+             or os.path.isdir(f'{done.stdout.strip()}/{n}')]
+    if len(there) < 12:
+        raise Skip("python3's own tests are not installed")
+    return [python, '-m', 'test', '-q', *there], len(there)
 
 
 @case(timeout=120, soak=True)
 def python_tests(t):
     """Its own tests in two thirds of the memory."""
-    python = need('python3')
-    script = 'import test, os; print(os.path.dirname(test.__file__))'
-    done = subprocess.run([python, '-c', script], capture_output=True, text=True)
-    there = [n for n in PYTHON_TESTS
-             if os.path.exists(f'{done.stdout.strip()}/{n}.py')
-             or os.path.isdir(f'{done.stdout.strip()}/{n}')]
-    if len(there) < 12:
-        raise Skip("python3's own tests are not installed")
-    words = [python, '-m', 'test', '-q', *there]
+    words, nr = python_words(PYTHON_TESTS)
     native = t.native(words)
     if native.status:
         raise Skip(f'they fail natively: {tail(native.stdout.decode())}')
@@ -153,8 +165,28 @@ def python_tests(t):
     check(b'SUCCESS' in run.stdout, f'{tail(run.stdout.decode(), 8)}')
     run.expect_swapped(5000)
     run.expect_right_content()
-    t.note(f'{len(there)} modules: native {native.elapsed:.1f} s {native.peak // MIB} MiB, '
+    t.note(f'{nr} modules: native {native.elapsed:.1f} s {native.peak // MIB} MiB, '
            f'in {run.job["ram"] // MIB} MiB {run.elapsed:.1f} s')
+
+
+@case(timeout=900, soak=True)
+def python_tests_evicted(t):
+    """Each module by itself, so that what fails has a name: as natively, or it is left out."""
+    words, nr = python_words(PYTHON_TESTS_EVICTED)
+    left_out, pages = [], 0
+    for module in words[4:]:
+        one = [*words[:4], module]
+        if t.native(one).status:
+            left_out.append(module)
+            continue
+        run = t.under_uswap(one, ram=600 * MIB, binary=t.hooks, env={'USWAP_TEST': 'evict-all'},
+                            timeout=240)
+        check(b'SUCCESS' in run.stdout, f'{module}: {tail(run.stdout.decode(), 8)}')
+        run.expect_right_content()
+        pages += run.vmstat('pgsteal_kswapd')
+    check(nr - len(left_out) >= 12, f'they fail natively: {left_out}')
+    check(pages > 100000, f'only {pages} pages were evicted: it shows nothing')
+    t.note(f'{nr - len(left_out)} modules, {pages} pages evicted; natively wrong: {left_out}')
 
 
 # ---- compressors ----
