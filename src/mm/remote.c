@@ -452,26 +452,38 @@ static void remote_cancel(struct space *s, unsigned int i)
 
 #define READ_VECTORS 64u
 
+static bool lies_behind(const struct staged_read *a, const struct staged_read *b)
+{
+	return b->mode == a->mode && b->first == a->first + a->nr_pages;
+}
+
 /*
  * Through the helper, whose memory it is whatever the program did with its own identity. Returns
  * how many of the reads were done whole, or -errno if none was.
+ * What lies side by side in staging is named as one: the kernel takes the locks of the memory, and
+ * looks its mapping up, for each part of it anew.
  */
 static int read_some(struct remote *r, const struct staged_read *rd, unsigned int nr)
 {
 	struct iovec local[READ_VECTORS], there[READ_VECTORS];
-	unsigned int done = 0;
+	unsigned int done = 0, parts = 0;
 	size_t bytes;
 	ssize_t n;
 
 	for (unsigned int i = 0; i < nr; i++) {
 		local[i].iov_base = rd[i].buf;
-		local[i].iov_len = there[i].iov_len = (size_t)rd[i].nr_pages << PAGE_SHIFT;
-		there[i].iov_base = (void *)(uintptr_t)(r->staging[rd[i].mode] +
-							((uint64_t)rd[i].first << PAGE_SHIFT));
+		local[i].iov_len = (size_t)rd[i].nr_pages << PAGE_SHIFT;
+		if (i && lies_behind(&rd[i - 1], &rd[i])) {
+			there[parts - 1].iov_len += local[i].iov_len;
+			continue;
+		}
+		there[parts].iov_base = (void *)(uintptr_t)(r->staging[rd[i].mode] +
+							    ((uint64_t)rd[i].first << PAGE_SHIFT));
+		there[parts++].iov_len = local[i].iov_len;
 	}
-	n = process_vm_readv(r->helper, local, nr, there, nr, 0);
+	n = process_vm_readv(r->helper, local, nr, there, parts, 0);
 	if (n < 0 && errno == ESRCH && r->pid)
-		n = process_vm_readv(r->pid, local, nr, there, nr, 0);
+		n = process_vm_readv(r->pid, local, nr, there, parts, 0);
 	if (n < 0)
 		return -errno;
 	for (bytes = (size_t)n; done < nr && bytes >= local[done].iov_len; done++)
