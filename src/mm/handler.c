@@ -14,7 +14,9 @@
 
 #include "base/watch.h"
 
-#define SAMPLE_EVERY 16
+/* Services between two looks where the program runs: a look takes half as long as a fault. */
+#define SAMPLE_MIN 16u
+#define SAMPLE_MAX 256u
 #define EVENTS 16
 #define IDLE_MS 50
 
@@ -33,11 +35,18 @@ static void follow(struct mm *mm, struct space *s, int me)
 	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = s};
 	int to, cpu;
 
-	if (++s->services % SAMPLE_EVERY || !s->ops->program_cpu)
+	s->services++;
+	if (s->sample_in) {
+		s->sample_in--;
+		return;
+	}
+	if (!s->ops->program_cpu)
 		return;
 	cpu = s->ops->program_cpu(s);
 	atomic_store_explicit(&s->cpu, cpu, memory_order_relaxed);
 	to = cpu < 0 ? -1 : handler_for_cpu(mm, cpu);
+	s->sample_every = to == me ? CLAMP(2 * s->sample_every, SAMPLE_MIN, SAMPLE_MAX) : SAMPLE_MIN;
+	s->sample_in = s->sample_every;
 	if (to < 0 || to == me)
 		return;
 	us_mutex_lock(&s->reader_lock);

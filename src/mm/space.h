@@ -186,7 +186,8 @@ struct space {
 
 	_Atomic uint8_t swap_class; /* what its folios may use: swap_class(); the host's to set */
 	_Atomic int cpu; /* where its program was seen to run last, or -1 */
-	unsigned int services;	      /* the serving handler's */
+	/* The serving handler's: how often it served, and when it looks where the program runs. */
+	unsigned int services, sample_in, sample_every;
 	uint64_t grace[MAX_HANDLERS]; /* after death; protected by mm->spaces_lock */
 	_Atomic uint64_t nr_faults;
 	void *owner; /* the host's: its process, or NULL */
