@@ -4,7 +4,7 @@
  *
  * A userfaultfd belongs to one handler at a time, the one on the CPU where its program was last
  * seen: a fault answered on the same CPU costs a fraction of one that has to wake another CPU.
- * The program's CPU is sampled every 16 services.
+ * The program's CPU is sampled every 16 services; less often while it is the same.
  */
 #ifndef USWAP_MM_HANDLER_H
 #define USWAP_MM_HANDLER_H
