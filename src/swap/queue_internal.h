@@ -53,6 +53,7 @@ struct queue_policy_ops {
 struct queue_ring {
 	/* protected by the writers' lock; constant for readers */
 	bool used;
+	bool listed; /* its list was used at some time */
 	enum queue_policy policy;
 	unsigned int tier;
 	int key; /* tells apart the rings of one policy and tier */
@@ -146,6 +147,7 @@ struct queue {
 	struct queue_ring rings[MAX_RINGS];
 	struct plist plists[MAX_RINGS]; /* of the ring with that index; only those in use are touched */
 	_Atomic uint32_t nr_rings; /* that were ever used, the first ones; read without the lock */
+	_Atomic uint32_t nr_lists; /* of the rings, that were ever used; likewise */
 	struct tier_table tiers;
 	enum queue_policy policy;
 	uint32_t views; /* bit p: there is a view of policy p */

@@ -47,8 +47,12 @@ static struct queue_ring *ring_get(struct queue *q, enum queue_policy policy, un
 	unused->key = key;
 	unused->serial = serial;
 	unused->used = true;
-	if (policy_ops(policy)->scope == SCOPE_LIST)
+	if (policy_ops(policy)->scope == SCOPE_LIST) {
+		if (!unused->listed)
+			atomic_fetch_add(&q->nr_lists, 1);
+		unused->listed = true;
 		plist_clear(q, unused);
+	}
 	return unused;
 }
 
@@ -480,10 +484,8 @@ void queue_check(struct queue *q)
 
 uint64_t queue_bytes(struct queue *q)
 {
-	uint64_t rings = atomic_load(&q->nr_rings), lists = 0;
+	uint64_t rings = atomic_load(&q->nr_rings), lists = atomic_load(&q->nr_lists);
 
-	for (uint64_t i = 0; i < rings; i++)
-		lists += policy_ops(q->rings[i].policy)->scope == SCOPE_LIST;
 	/* Of the rings, and of the words of a CPU, only those that were ever used are touched. */
 	return sizeof(struct queue) - (MAX_RINGS - rings) * sizeof(struct queue_ring) -
 	       (MAX_RINGS - lists) * sizeof(struct plist) +
