@@ -54,7 +54,7 @@ static void keeper_main(struct job *j, int sup_pidfd)
 	struct watchdog dog = {.supervisor = getppid(), .quiet = j->cfg->verbose < 0};
 	int n;
 
-	(void)setpgid(0, 0);
+	(void)setsid(); /* as the supervisor */
 	prctl(PR_SET_NAME, "uswap-keeper");
 	while (poll(&p, 1, watchdog_tick_ms()) <= 0) {
 		if (!watchdog_look(&dog))

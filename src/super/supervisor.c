@@ -506,7 +506,6 @@ int supervisor_main(const struct run_config *cfg, int front_fd, pid_t front)
 	snprintf(j->id, sizeof(j->id), "%d", (int)front);
 	hooks_read();
 	limits_raise();
-	(void)setpgid(0, 0);
 	(void)prctl(PR_SET_NAME, "uswap-super");
 	(void)prctl(PR_SET_CHILD_SUBREAPER, 1);
 	signal(SIGTTOU, SIG_IGN);
@@ -526,6 +525,13 @@ int supervisor_main(const struct run_config *cfg, int front_fd, pid_t front)
 	j->command = spawn_command(j, &failure);
 	if (j->command < 0)
 		return fail(j, failure);
+	/*
+	 * The command is in the user's process group and session, and we leave both: a parent in
+	 * another group of the same session would keep an orphaned group from being one, and at the
+	 * command's end the kernel would hang up the group if anybody in it was stopped. Till here
+	 * all signals are blocked.
+	 */
+	(void)setsid();
 	tell_front(j, FRONT_STARTED, j->command, 0);
 	harden_self();
 	if (log_start(STDERR_FILENO, cfg->verbose < 0   ? LOG_ERROR

@@ -256,6 +256,33 @@ def version_and_help(t):
 
 
 @case()
+def stopped_neighbour(t):
+    """
+    What ends in a process group that nobody controls does not hang it up, though another one of it
+    is stopped: the kernel does that when the parent is in another group of the same session.
+    """
+    script = f'''
+import os, signal, subprocess, sys, time
+os.setsid()
+signal.signal(signal.SIGHUP, lambda *_: os.write(1, b"hung up\\n"))
+pid = os.fork()
+if pid == 0:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGSTOP)
+    os._exit(7)
+os.waitpid(pid, os.WUNTRACED)
+subprocess.run(sys.argv[1:], check=True)
+os.kill(pid, signal.SIGCONT)
+print("ended", os.waitpid(pid, 0)[1] >> 8)
+'''
+    words = ['true']
+    for argv in (words, [t.uswap, 'run', '--ram', '64M', '--swap', 'zram:64M', '--', *words]):
+        # As a child: only who leads no group can begin a session.
+        run = t.native(['sh', '-c', '"$@"; exit $?', 'sh', 'python3', '-c', script, *argv])
+        check(run.status == 0 and run.stdout == b'ended 7\n', f'{argv[0]}: {run.stdout!r} {run.stderr!r}')
+
+
+@case()
 def process_one_of_a_namespace(t):
     """As process 1 uswap must reap the orphans of the job, as init does."""
     need('unshare')
