@@ -160,7 +160,7 @@ def at_random(t, sanitizers, seconds, seed):
 
 @case(timeout=240)
 def all_at_random(t):
-    at_random(t, ('asan', 'tsan'), 40, 1)
+    at_random(t, ('asan', 'tsan'), 60, 1)
 
 
 @case(timeout=600, soak=True)

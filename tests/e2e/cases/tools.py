@@ -521,7 +521,7 @@ def go_dynamic(t):
         run = t.under_uswap([program, '4000'], ram=400 * MIB, binary=t.hooks,
                             env={'USWAP_TEST': 'evict-all', 'GODEBUG': how, 'GOGC': '10'})
         check(run.stdout == GO_SAYS, f'{how}: {run.stdout!r} {run.stderr!r}')
-        run.expect_swapped(5000)
+        run.expect_swapped(2000)
         run.expect_right_content()
     check(all(p['managed'] for p in run.report['processes']), f'{run.report["processes"]}')
 
