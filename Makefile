@@ -10,7 +10,8 @@ PACKAGES = build-essential meson ninja-build pkg-config clang python3 \
 	libcmocka-dev scdoc
 # Programs that the tests run under uswap, where they are small; others are used where they are there.
 TEST_PACKAGES = redis-server redis-tools sqlite3 stress-ng strace gdb fakeroot faketime libjemalloc2 \
-	bubblewrap musl-tools libcap2-bin nginx-light xz-utils zstd mariadb-server-core mariadb-client-core
+	bubblewrap musl-tools libcap2-bin nginx-light xz-utils zstd mariadb-server-core mariadb-client-core \
+	libtcmalloc-minimal4 libmimalloc2.0 gcc-multilib
 
 .PHONY: help deps build demo test soak bench install clean
 
