@@ -41,6 +41,12 @@ void cli_warn(const char *fmt, ...)
 	va_end(ap);
 }
 
+void cli_put_plain(const char *s)
+{
+	for (; *s; s++)
+		putchar((unsigned char)*s < 0x20 || *s == 0x7f ? ' ' : *s);
+}
+
 int cli_print(const char *text, size_t len)
 {
 	bool newline = len && text[len - 1] == '\n';

@@ -36,6 +36,11 @@ int cli_fail(const char *fmt, ...) __printf(1, 2);
 void cli_warn(const char *fmt, ...) __printf(1, 2);
 /* Prints text and a newline on stdout. 0, or CLI_EXIT_FAILURE (printed) if it cannot be written. */
 int cli_print(const char *text, size_t len);
+/*
+ * Puts a name, or words of a command, on stdout with spaces for control characters: it stays on one
+ * line, and does not drive the terminal.
+ */
+void cli_put_plain(const char *s);
 
 /*
  * Options: --NAME, --NAME ARG, --NAME=ARG, -L. No abbreviations: a name that a later version

@@ -18,9 +18,11 @@ static int print_line(const char *line)
 	if (sscanf(line, "%15s %" SCNu64 " %" SCNu64 " %" SCNu64 " %u %n", id, &l, &r, &s, &processes,
 		   &command) != 5 || !command)
 		return cli_print(line, strlen(line));
-	printf("%-7s limit %s, resident %s, swapped %s, %u process%s: %s\n", id,
+	printf("%-7s limit %s, resident %s, swapped %s, %u process%s: ", id,
 	       size_to_text(l, limit), size_to_text(r, resident), size_to_text(s, swapped), processes,
-	       processes == 1 ? "" : "es", line + command);
+	       processes == 1 ? "" : "es");
+	cli_put_plain(line + command);
+	putchar('\n');
 	return fflush(stdout) ? cli_fail("standard output cannot be written") : 0;
 }
 

@@ -50,13 +50,6 @@ static const char *bytes_text(const json_t *o, const char *key, char buf[SIZE_TE
 
 /* ---- the summary ---- */
 
-/* A name or a word of the command: on one line, and it must not drive the terminal. */
-static void print_plain(const char *s)
-{
-	for (; *s; s++)
-		putchar((unsigned char)*s < 0x20 || *s == 0x7f ? ' ' : *s);
-}
-
 static void print_head(const json_t *doc)
 {
 	const json_t *command = json_object_get(doc, "command");
@@ -67,7 +60,7 @@ static void print_head(const json_t *doc)
 	       json_number_value(json_object_get(doc, "elapsed")));
 	json_array_foreach(command, i, word) {
 		putchar(' ');
-		print_plain(json_string_value(word) ? json_string_value(word) : "?");
+		cli_put_plain(json_string_value(word) ? json_string_value(word) : "?");
 	}
 	printf("\n");
 }
@@ -186,7 +179,7 @@ static void print_devices(const json_t *doc)
 			printf("%6" PRIu64 " ", number(d, "weight"));
 		if (tiers)
 			printf("%-12s ", string(d, "tier"));
-		print_plain(string(d, "name"));
+		cli_put_plain(string(d, "name"));
 		printf("\n");
 	}
 }

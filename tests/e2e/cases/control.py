@@ -110,6 +110,16 @@ def ps_and_jobs(t):
     check(status == 0 and re.search(rf'\b{pid}\b.*\bfill\b', out), f'ps: {status} {out!r} {err!r}')
     status, out, err = t.cli('jobs')
     check(status == 0 and len(out.splitlines()) == 1 and 'fill' in out, f'jobs: {out!r} {err!r}')
+    # What a command's words contain does not break the line, nor drive the terminal.
+    other = t.start(['sh', '-c', 'exec sleep 20; : \033[31m\nmore'], ram=32 * MIB)
+    end = time.monotonic() + 5
+    while 'more' not in out:
+        in_time(time.monotonic() < end, f'jobs: {out!r}')
+        time.sleep(0.05)
+        status, out, err = t.cli('jobs')
+    check(len(out.splitlines()) == 2 and '\033' not in out, f'jobs: {out!r} {err!r}')
+    os.kill(other.pid, signal.SIGTERM)
+    other.wait(10)
     status, text, err = t.cli('stat')
     check(status == 0 and 'resident' in text, f'stat: {status} {text!r} {err!r}')
     status, text, err = t.cli('stat', '0.2', '3')
