@@ -154,12 +154,16 @@ static void end_victim(struct job *j, struct proc *p)
 	j->oom_rounds = 0;
 	log_error("out of room: %s the budget of %llu MiB %s full: ended "
 		  "pid %d (%s), with %llu MiB resident and %llu MiB swapped; %s",
-		  full ? "all swap devices and" : "nothing more can be moved out and",
+		  !full		  ? "nothing more can be moved out and"
+		  : p->swap_class ? "all swap devices of the tiers that it may use and"
+				  : "all swap devices and",
 		  (unsigned long long)(atomic_load(&j->mm.limit) >> 20), full ? "are" : "is",
 		  p->pid, p->comm, (unsigned long long)(p->anon_pages >> 8),
 		  (unsigned long long)(swapped >> 8),
-		  full ? "add a --swap device or raise --ram"
-		       : "raise --ram (locked, pinned and unmanaged memory stays in RAM)");
+		  full && p->swap_class ? "add a --swap device to these, allow it others (uswap set "
+					  "pid.N.tiers=) or raise --ram"
+		  : full		? "add a --swap device or raise --ram"
+					: "raise --ram (locked, pinned and unmanaged memory stays in RAM)");
 	(void)syscall(SYS_pidfd_send_signal, p->pidfd, SIGKILL, NULL, 0);
 	describe_memory(j);
 	vmstat_add(VMSTAT_oom_kill, 1);

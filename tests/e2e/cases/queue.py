@@ -232,6 +232,12 @@ def allowed_tiers_are_all_that_is_used(t):
           [('fast', 'default', 1), ('slow', 'fill', 1)], f'{run.report["tiers"]}')
     for p in run.report['processes']:
         check(p['tiers'] == ['slow'], f'{p}')
+    # Where these are full, that is said, and not that all are.
+    run = t.start([t.program('fill'), '-m', '144M', '-r'], ram=32 * MIB,
+                  swap=[f'file:{t.swap_dir}/fast:512M,prio=60', f'file:{t.swap_dir}/slow:16M,prio=5'],
+                  args=[*TIERS, '--allow-tiers', 'slow']).wait(30)
+    check(run.status == 137 and 'of the tiers that it may use' in run.stderr, f'{run.status} {run.stderr!r}')
+    check(peak(run.report, t, 'fast') == 0, 'the other tier was used')
 
 
 class Shell:
