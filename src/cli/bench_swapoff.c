@@ -80,11 +80,10 @@ static bool take_size(struct off_bench *b, const char *text)
 		cli_fail("%s: --size '%s': %s", b->name, text, err.text);
 		return false;
 	}
-	if (b->bytes < MIB(2) || b->bytes > MAX_BYTES) {
-		cli_fail("%s: --size '%s': use 2M to 16G", b->name, text);
+	if (b->bytes < MIB(2) || b->bytes > MAX_BYTES || b->bytes % (PAGE_SIZE << MAX_ORDER)) {
+		cli_fail("%s: --size '%s': use 2M to 16G, a multiple of 2M", b->name, text);
 		return false;
 	}
-	b->bytes = align_down(b->bytes, PAGE_SIZE << MAX_ORDER);
 	return true;
 }
 

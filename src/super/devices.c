@@ -78,7 +78,7 @@ struct opened {
 };
 
 static int open_zram(struct job *j, const struct swap_spec *sp, uint64_t ram_bytes,
-		     struct opened *o)
+		     struct opened *o, char *why, size_t len)
 {
 	struct zram_config zc = {.bytes = sp->bytes ? sp->bytes : 4 * ram_bytes,
 				 .codec = sp->codec,
@@ -87,6 +87,8 @@ static int open_zram(struct job *j, const struct swap_spec *sp, uint64_t ram_byt
 	int err = 0;
 
 	o->dev = dev_zram_create(&zc, &err);
+	if (err == -EINVAL)
+		snprintf(why, len, "zram: its size must be from 8K to below 16T");
 	return err;
 }
 
@@ -128,7 +130,7 @@ static int open_device(struct job *j, const struct swap_spec *sp, uint64_t ram_b
 
 	*o = (struct opened){0};
 	why[0] = 0;
-	err = sp->type == SWAP_SPEC_ZRAM  ? open_zram(j, sp, ram_bytes, o)
+	err = sp->type == SWAP_SPEC_ZRAM  ? open_zram(j, sp, ram_bytes, o, why, len)
 	      : sp->type == SWAP_SPEC_DEV ? open_block(sp, o, why, len)
 					  : open_file(sp, o, why, len);
 	o->dev = stack_test_devices(o->dev, sp, &err);

@@ -202,6 +202,7 @@ class Words(unittest.TestCase):
                 (('thp', '--device', 'file:x:1G'), 'size'), (('thp', '--device', 'file:x,y'), "'y'"),
                 (('swapoff', '--devices', 'disk'), 'file, ram or zram'),
                 (('swapoff', '--size', '1M'), "'1M'"), (('swapoff', '--size', 'x'), "'x'"),
+                (('swapoff', '--size', '3M'), 'a multiple of 2M'),
                 (('swapoff', '--threads', '9'), 'from 1 to 8'),
                 (('swapoff', '--dir', '/nowhere', '--size', '2M'), '/nowhere')):
             with self.subTest(words):

@@ -48,6 +48,7 @@ GO = ['--', 'touch', '{marker}']
 # name, words before the command, patterns
 TABLE = [
     # SIZE
+    ('zram_too_large', ['--swap', 'zram:9999T'], ['zram', '16T']),
     ('ram_word', ['--ram', 'abc'], ['--ram', 'abc']),
     ('ram_hexadecimal', ['--ram', '0x10000000'], ['--ram', '0x10000000']),
     ('ram_negative', ['--ram', '-64M'], ['--ram', '-64M']),
