@@ -86,14 +86,14 @@ static int remote_gate_open(struct space *s)
 	struct remote *r = space_remote(s);
 	int e;
 
-	if (!r->sentinel_filled) {
+	if (!atomic_load(&r->sentinel_filled)) {
 		int64_t n = uffd_copy(r->uffd, s->sentinel, s->sentinel_page, 1);
 
 		if (n == -EAGAIN)
 			return 0;
 		if (n < 0 && n != -EEXIST)
 			return n == -ESRCH ? -ESRCH : 1;
-		r->sentinel_filled = true;
+		atomic_store(&r->sentinel_filled, true);
 		return 1;
 	}
 	e = uffd_zeropage(r->uffd, s->sentinel);
@@ -146,7 +146,7 @@ static int remote_registered(struct space *s, uint64_t va)
 		return 0;
 	r = uffd_registered(space_remote(s)->uffd, va);
 	/* A child that is being built: asking its gate would fill its sentinel and let it run. */
-	if (!space_remote(s)->sentinel_filled)
+	if (!atomic_load(&space_remote(s)->sentinel_filled))
 		return r;
 	return r == 0 && remote_gate_open(s) == 0 ? -EAGAIN : r;
 }

@@ -25,7 +25,7 @@ struct remote {
 	pid_t helper;
 	int helper_pidfd;
 	atomic_bool helper_gone;
-	bool sentinel_filled;
+	atomic_bool sentinel_filled; /* written under the lock; read without it, too */
 	uint64_t agent_start, agent_end;
 	/* Rule 8, looked at by kswapd and by growth. */
 	_Atomic uint64_t mounts_seen_ns;

@@ -93,12 +93,20 @@ uint64_t writeout_bytes(struct writeout *w)
 
 /* ---- waiting ---- */
 
+/*
+ * The last one counts under the lock: who waits may free the set as soon as he has it and sees none
+ * pending, and must not see that while we have yet to take it.
+ */
 static void pending_put(struct write_set *set)
 {
-	if (atomic_fetch_sub(&set->pending, 1) != 1)
-		return;
+	uint32_t n = atomic_load(&set->pending);
+
+	while (n > 1)
+		if (atomic_compare_exchange_weak(&set->pending, &n, n - 1))
+			return;
 	us_mutex_lock(&set->done_lock);
-	us_cond_signal(&set->done);
+	if (atomic_fetch_sub(&set->pending, 1) == 1)
+		us_cond_signal(&set->done);
 	us_mutex_unlock(&set->done_lock);
 }
 
