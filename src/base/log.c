@@ -132,7 +132,7 @@ void log_stop(uint64_t timeout_ns)
 void log_make_plain(char *text)
 {
 	for (; *text; text++)
-		if ((unsigned char)*text < 0x20 || *text == 0x7f)
+		if (log_is_control(*text))
 			*text = '?';
 }
 

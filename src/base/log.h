@@ -23,6 +23,12 @@ void log_stop(uint64_t timeout_ns);
  * it goes straight to stderr.
  */
 void log_write(enum log_level level, const char *fmt, ...) __printf(2, 3);
+/* Would this character of a name break a line, or drive a terminal? */
+static inline bool log_is_control(char c)
+{
+	return (unsigned char)c < 0x20 || c == 0x7f;
+}
+
 /* What others have named is quoted in lines for people: it must not forge lines or drive a terminal. */
 void log_make_plain(char *text);
 bool log_enabled(enum log_level level);

@@ -44,7 +44,7 @@ void cli_warn(const char *fmt, ...)
 void cli_put_plain(const char *s)
 {
 	for (; *s; s++)
-		putchar((unsigned char)*s < 0x20 || *s == 0x7f ? ' ' : *s);
+		putchar(log_is_control(*s) ? ' ' : *s);
 }
 
 int cli_print(const char *text, size_t len)
